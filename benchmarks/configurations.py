@@ -12,7 +12,7 @@ from langchain_reasc_lab.replay.methods import MIXTURE, OFFLINE, ONLINE, SAFEGUA
 from langchain_reasc_lab.rules import AheadBy, LAggregated
 from langchain_reasc_lab.simulation.pools import Responses
 
-from langchain_reasc.calibration import Calibration, Observation, Safeguard, calibrate_mixture, calibrate_offline, fit
+from langchain_reasc.calibration import Calibration, Observation, calibrate_mixture, calibrate_offline, fit
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method import ASC, CannotCatchUp, Cap, FiniteHorizon, Measure, StoppingRule, decide
 
@@ -62,16 +62,20 @@ def _offline(warm_up: Responses) -> Calibration:
     return calibrate_offline(warm_up.scores[0, :, 0], warm_up.correct[:, 0], measure=NAMED[0])
 
 
+def _paper(warm_up: Responses) -> Calibration:
+    return _offline(warm_up).as_in_paper()
+
+
 def _mixture(warm_up: Responses) -> Calibration:
     return calibrate_mixture(warm_up.scores[0, :, 0], measure=NAMED[0])
 
 
-def _calibrated(calibrate: Callable[[Responses], Calibration], *, safeguard: Safeguard = "paper") -> Configuration:
+def _calibrated(calibrate: Callable[[Responses], Calibration]) -> Configuration:
     """The rule of a calibration on first responses; ASC where they determine none."""
 
     def learned(warm_up: Responses) -> tuple[StoppingRule, int]:
         try:
-            return calibrate(warm_up).rule(safeguard=safeguard), 0
+            return calibrate(warm_up).rule(), 0
         except CalibrationDataError:
             return ASC(), 0
 
@@ -109,8 +113,8 @@ CONFIGURATIONS: Final[dict[str, Configuration]] = {
     "Ahead by 3": lambda warm_up: (AheadBy(3), 0),
     "L = 3 (.975)": _l_aggregated,
     "ASC or cannot catch up": lambda warm_up: (ASC() | CannotCatchUp(), 0),
-    OFFLINE: _calibrated(_offline),
-    SAFEGUARDED: _calibrated(_offline, safeguard="default"),
+    OFFLINE: _calibrated(_paper),
+    SAFEGUARDED: _calibrated(_offline),
     MIXTURE: _calibrated(_mixture),
     "Agreement (counts)": _consensus(()),
     ONLINE: _consensus(NAMED),

@@ -21,10 +21,9 @@ from langchain_reasc.calibration.parts import (
     Probability,
     Record,
     RejectedMeasure,
-    Safeguard,
 )
 from langchain_reasc.calibration.stored_rule import RuleBlock, SupportCurve
-from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import SCORES, SPAN_SCORES, Measure
 from langchain_reasc.method.evidence import WEIGHTS, Standardizer, check_weight
 from langchain_reasc.method.stopping import (
@@ -200,77 +199,96 @@ class Calibration(Record):
         *,
         confidence: float = DEFAULT_CONFIDENCE,
         on_missing_confidence: Literal["error", "count"] = "error",
-        safeguard: Safeguard = "default",
         budget: int = DEFAULT_BUDGET,
     ) -> StoppingRule:
         """Return the stopping rule of this calibration.
 
+        It uses gate, weights and measure only if the calibration data support them: it takes the safe gate if there is
+        one, counts votes if ``unweighed`` is set, and is ASC if ``fallback`` is set or nothing else is left.
+
         Args:
             confidence: the posterior at which the votes are sufficient (the paper's C_threshold).
             on_missing_confidence: see :class:`~langchain_reasc.method.stopping.ReASC`.
-            safeguard: ``"default"`` uses gate, weights and measure only if the calibration data support them: it takes
-                the safe gate, counts votes if ``unweighed`` is set, and is ASC if ``fallback`` is set or nothing else
-                is left. ``"paper"`` always gives the paper's rule.
             budget: responses to a question at most. The agreement rule looks ahead to them.
 
         Raises:
-            ConfigurationError: ``safeguard`` or ``confidence`` is invalid.
+            ConfigurationError: ``confidence`` is invalid.
         """
-        if safeguard not in ("default", "paper"):
-            raise ConfigurationError(f"safeguard is 'default' or 'paper', got {safeguard!r}")
-        if self.counts(safeguard):
+        if self.counts:
             return ASC(confidence)
-        if self.rule_ is not None and self.by_agreement(safeguard):
+        gate, _ = self.gate.in_use
+        if self.rule_ is not None:
             rule = self.rule_.rule(budget=budget, on_missing_confidence=on_missing_confidence)
-            gate, _ = self.gate.under(safeguard)
             return rule if gate is None or self.fallback is not None else rule | FirstAccepted(gate)
         assert self.mean is not None and self.std is not None  # only a calibration by consensus lacks them
         return ReASC(
             Standardizer(self.mean, self.std, self.lambda_),
-            gate=self.gate.under(safeguard)[0],
-            weight="count" if safeguard == "default" and self.unweighed is not None else self.weight,
+            gate=gate,
+            weight="count" if self.unweighed is not None else self.weight,
             confidence=confidence,
             on_missing_confidence=on_missing_confidence,
         )
 
-    def counts(self, safeguard: Safeguard = "default") -> bool:
+    def as_in_paper(self) -> Self:
+        """Return the same calibration with the paper's rule: Algorithm 1 as it stands, without what guards it.
+
+        Raises:
+            CalibrationDataError: labels determined no gate and no weights, or there were none.
+        """
+        if self.method == "consensus":
+            raise CalibrationDataError(f"the paper's rule cannot be had of these responses: {self.gate.closed_because}")
+        unguarded = {
+            "gate": self.gate.as_in_paper(),
+            "fallback": None,
+            "unweighed": None,
+            "rule_": None,
+            "untrusted": None,
+            "guarantee": None,
+            "p_agree": None,
+            "expected": None,
+        }
+        return self.model_copy(update=unguarded)
+
+    @property
+    def counts(self) -> bool:
         """Whether the rule counts votes (ASC) and ignores the scores."""
-        if safeguard == "paper" or self.by_agreement(safeguard):
+        if self.by_agreement:
             return False
-        return self.fallback is not None or (self.unweighed is not None and self.gate.under(safeguard)[0] is None)
+        return self.fallback is not None or (self.unweighed is not None and self.gate.in_use[0] is None)
 
-    def by_agreement(self, safeguard: Safeguard = "default") -> bool:
+    @property
+    def by_agreement(self) -> bool:
         """Whether the agreement rule decides, rather than Algorithm 1 or 2."""
-        return self.rule_ is not None and (safeguard == "default" or self.method == "consensus")
+        return self.rule_ is not None
 
-    def notices(self, safeguard: Safeguard = "default") -> tuple[str, ...]:
+    def notices(self) -> tuple[str, ...]:
         """Return remarks about the rule, for people."""
-        if self.by_agreement(safeguard):
+        if self.by_agreement:
             return (f"votes are counted, not weighed: {self.untrusted}",) if self.untrusted else ()
-        guarded = safeguard == "default"
-        if guarded and self.fallback is not None:
+        if self.fallback is not None:
             return (f"counting votes (ASC): {self.fallback}",)
         notices = []
         if self.method != "consensus":
-            threshold, closed_because = self.gate.under(safeguard)
+            threshold, closed_because = self.gate.in_use
             if threshold is None:
                 notices.append(f"the gate is closed: {closed_because}")
             elif one_group := self.mixture and self.mixture.one_group:
                 notices.append(f"the gate stands by the paper's rule, but {one_group}")
-        if guarded and self.unweighed:
+        if self.unweighed:
             notices.append(f"votes are counted, not weighed: {self.unweighed}")
         return tuple(notices)
 
-    def gate_accepts(self, score: float | None, safeguard: Safeguard = "default") -> bool:
+    def gate_accepts(self, score: float | None) -> bool:
         """Whether a first response with this score is one of those that :meth:`gate_promise` describes."""
-        threshold, _ = self.gate.under(safeguard)
-        open_at = threshold if self.fallback is None or safeguard == "paper" else None
-        return score is not None and open_at is not None and score >= open_at
+        threshold, _ = self.gate.in_use
+        if score is None or threshold is None or self.fallback is not None:
+            return False
+        return score >= threshold
 
-    def gate_promise(self, safeguard: Safeguard = "default") -> str:
+    def gate_promise(self) -> str:
         """Say how many of the first responses that the gate accepts are right."""
         gate = self.gate
-        if safeguard == "default" and gate.level is not None and gate.lower_bound is not None:
+        if gate.level is not None and gate.lower_bound is not None:
             return (
                 f"of such responses {gate.lower_bound:.0%} or more are right, {gate.level:.0%} sure by the "
                 f"{gate.accepted} that calibration accepted"
@@ -324,10 +342,10 @@ class Calibration(Record):
         counted = self.untrusted or self.fallback or self.unweighed
         unknown = ", because it is not shown that the model's confidence can be trusted" if counted else ""
         if expected is None or expected.samples is None or expected.uncalibrated is None:
-            if self.counts():
+            if self.counts:
                 several = "calibrate on several responses to each question (max_samples=...)"
                 return f"This calibration changes nothing: votes are counted, as without it{unknown}.", several
-            if self.gate.under("default")[0] is not None:
+            if self.gate.in_use[0] is not None:
                 return "Expect fewer samples: a confident first response is accepted alone.", None
             why = "votes agree sooner" if counted else "confident responses count for more"
             return f"Expect fewer samples: {why}.", None

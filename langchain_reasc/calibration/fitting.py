@@ -5,8 +5,8 @@ confidence weighs votes if it separates the responses that agree with the majori
 not, also within a question. This needs no label. It promises agreement with the majority of the whole budget, which is
 wrong if wrong answers agree.
 
-Labels only add: a gate that accepts a confident first response alone, Algorithm 1 for ``safeguard="paper"``, and the
-probability that an answer is right.
+Labels only add: a gate that accepts a confident first response alone, the paper's Algorithm 1 for
+:meth:`~.calibration.Calibration.as_in_paper`, and the probability that an answer is right.
 """
 
 from collections import Counter

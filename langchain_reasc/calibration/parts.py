@@ -3,7 +3,7 @@
 The models read like the JSON file.
 """
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
@@ -16,16 +16,12 @@ __all__ = [
     "Probability",
     "Record",
     "RejectedMeasure",
-    "Safeguard",
 ]
 
 Positive = Annotated[FiniteFloat, Field(gt=0)]
 """A finite number above 0."""
 Probability = Annotated[FiniteFloat, Field(ge=0, le=1)]
 """A number in [0, 1]."""
-Safeguard = Literal["default", "paper"]
-"""``default`` uses a gate, weights or a measure only if the calibration data support them. ``paper`` applies the
-paper's algorithm unchanged."""
 
 
 class Record(BaseModel):
@@ -72,16 +68,22 @@ class Gate(Record):
         return self
 
     def __str__(self) -> str:
-        threshold, _ = self.under("default")
+        threshold, _ = self.in_use
         if threshold is None:
             return "gate closed"
         return f"gate {threshold:.4g}" + (f" (holds at {100 * self.level:g} %)" if self.level else "")
 
-    def under(self, safeguard: Safeguard) -> tuple[float | None, str | None]:
-        """Return the threshold that applies under a safeguard, or None and the reason."""
-        if safeguard == "paper" or self.level is None:
+    @property
+    def in_use(self) -> tuple[float | None, str | None]:
+        """The threshold that applies (the safe one if it was computed), or None and the reason."""
+        if self.level is None:
             return self.threshold, self.closed_because
         return self.safe_threshold, self.safe_closed_because
+
+    def as_in_paper(self) -> Self:
+        """Return the gate without the safe threshold."""
+        without = {"level": None, "safe_threshold": None, "accepted": None, "lower_bound": None}
+        return self.model_copy(update={**without, "safe_closed_because": None})
 
 
 class Mixture(Record):

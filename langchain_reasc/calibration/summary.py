@@ -191,7 +191,7 @@ def _measured(calibration: Calibration) -> Iterator[Entry]:
         return
     yield from _questions(calibration)
     yield from _measure(calibration)
-    if calibration.by_agreement():
+    if calibration.by_agreement:
         if calibration.measure and calibration.untrusted:
             yield Entry("Votes", f"are counted, not weighed: {calibration.untrusted}")
         if calibration.method != "consensus" and calibration.fallback is None:
@@ -252,7 +252,7 @@ def _agreement_entries(calibration: Calibration) -> Iterator[Entry]:
 
 
 def _gate_entries(gate: Gate) -> Iterator[Entry]:
-    threshold, closed_because = gate.under("default")
+    threshold, closed_because = gate.in_use
     if threshold is None:
         yield Entry("Gate", f"closed: {closed_because}")
     else:

@@ -1,13 +1,13 @@
 """``reasc ask``: answer a question, and print the cost and why sampling stopped."""
 
 import os
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from langchain_reasc.cli.console import in_options, print_json, remark, stderr, stdout
 from langchain_reasc.cli.models import LargerModelOptions, ModelOptions, embedded
-from langchain_reasc.cli.options import AsJson, PromptOptions, one_of
+from langchain_reasc.cli.options import AsJson, PromptOptions
 from langchain_reasc.exceptions import SamplingError
 
 if TYPE_CHECKING:
@@ -37,14 +37,6 @@ def ask(
     allow_mismatch: Annotated[
         bool, typer.Option("--allow-mismatch", help="Use a calibration that was measured on something else.")
     ] = False,
-    safeguard: Annotated[
-        str,
-        typer.Option(
-            metavar="default|paper",
-            help="default: use only what the calibration has shown to hold; paper: the paper's rule.",
-            callback=one_of("default", "paper"),
-        ),
-    ] = "default",
     rule: Annotated[
         str | None,
         typer.Option(
@@ -102,7 +94,6 @@ def ask(
                 # As in calibration: the model states its confidence only if it is asked to.
                 ask_confidence=known is not None and known.fingerprint.ask_confidence is not None,
                 rule=stopping,
-                safeguard=cast(Literal["default", "paper"], safeguard),
                 max_samples=max_samples,
                 concurrency=concurrency,
                 answer=how.answer,

@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, cast
 
 import typer
 
 from langchain_reasc.cli.console import in_options, print_lines, progress, remark
 from langchain_reasc.cli.models import LearnedLargerModelOptions, ModelOptions
 from langchain_reasc.cli.options import (
+    CalibrationMethod,
     Concurrency,
     FieldOptions,
     PromptOptions,
@@ -66,6 +67,7 @@ def calibrate(
     ] = "auto",
     score: Score = "bottom_group",
     window: Window = 128,
+    method: CalibrationMethod = None,
     p_target: PTarget = 0.9,
     limit: Annotated[
         int | None,
@@ -129,6 +131,7 @@ def calibrate(
             answer=how.answer,
             fixed_prompt=how.prompt.fixed,
             measure=spec,
+            method=cast(Literal["paper"] | None, method),
             p_target=p_target,
             max_samples=max_samples,
             checkpoint=rows,

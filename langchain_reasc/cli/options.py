@@ -50,13 +50,12 @@ def probability(value: float) -> float:
     return value
 
 
-def one_of(*names: str) -> Callable[[str], str]:
-    """Return a callback that requires one of these names."""
+def one_of(*names: str) -> Callable[[str | None], str | None]:
+    """Return a callback that requires one of these names, where the option is given."""
 
-    def check(value: str) -> str:
-        if value not in names:
-            *others, last = map(repr, names)
-            raise typer.BadParameter(f"takes {', '.join(others)} or {last}, got {value!r}")
+    def check(value: str | None) -> str | None:
+        if value is not None and value not in names:
+            raise typer.BadParameter(f"takes {' or '.join(map(repr, names))}, got {value!r}")
         return value
 
     return check
@@ -131,6 +130,14 @@ Window = Annotated[int, typer.Option(min=1, help="Tokens in each group of the sc
 PTarget = Annotated[
     float,
     typer.Option(help="Required accuracy of answers that are accepted after one response.", callback=probability),
+]
+CalibrationMethod = Annotated[
+    str | None,
+    typer.Option(
+        metavar="paper",
+        help="paper: the paper's rule (Algorithm 1) as it stands; it takes right answers.",
+        callback=one_of("paper"),
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 

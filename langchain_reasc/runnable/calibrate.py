@@ -74,6 +74,7 @@ async def _calibrate(  # noqa: D417
     tool_votes: ToolVotes | None = None,
     ask_confidence: bool = False,
     measure: Measure | Literal["auto"] = "auto",
+    method: Literal["paper"] | None = None,
     p_target: float = 0.9,
     threshold: float = DEFAULT_AGREEMENT,
     max_samples: int = DEFAULT_BUDGET,
@@ -90,8 +91,8 @@ async def _calibrate(  # noqa: D417
 
     64 questions are a good number; they cost no more than counting votes on them. How far the responses agree decides
     when sampling stops. Questions may have right answers. If half of them or more do, these add a gate, which accepts a
-    confident first response alone, and Algorithm 1 as ``rule(safeguard="paper")``; 16 right answers add the probability
-    that an answer is right (``p_correct``). Without logprobs, only answers are learned from.
+    confident first response alone; 16 right answers add the probability that an answer is right (``p_correct``).
+    Without logprobs, only answers are learned from.
 
     A question that fails, for example because it is too long, is left out with a warning.
 
@@ -110,6 +111,9 @@ async def _calibrate(  # noqa: D417
         ask_confidence: whether the model is asked to state its confidence, see
             :attr:`langchain_reasc.ReASCRunnable.ask_confidence`.
         measure: how a response is scored; ``"auto"`` chooses among all that the responses carry, or none.
+        method: ``"paper"`` makes the paper's ReASC (Algorithm 1), which takes right answers and logprobs, and needs only
+            the first response to each question (``max_samples=1``). None learns from how the responses agree, and uses
+            of Algorithm 1 what the data support.
         p_target: accuracy asked of what the gate accepts.
         threshold: the probability asked of an answer that all ``max_samples`` responses would give the same.
         max_samples: responses to a question at most, here and in use. With one, nothing shows how responses agree, and
@@ -145,6 +149,7 @@ async def _calibrate(  # noqa: D417
     if concurrency < 1:
         raise ConfigurationError(f"concurrency must be 1 or more, got {concurrency}")
     inputs = read_inputs(questions)
+    _check_method(method, inputs, escalate_to)
     if escalate_to is not None:
         options: dict[str, Any] = {
             "measure": None if measure == "auto" else measure,
@@ -176,7 +181,19 @@ async def _calibrate(  # noqa: D417
     rows = await asked.ask_all(io, progress)
     made = partial(asked.fit, rows, p_target=p_target, threshold=threshold, seed=seed)
     calibration: Calibration = await io.in_thread(made)
-    return calibration
+    return calibration.as_in_paper() if method == "paper" else calibration
+
+
+def _check_method(method: str | None, inputs: Sequence[LabelledInput], escalate_to: ModelOrName | None) -> None:
+    """Refuse what no calibration can be made by, before anything is asked."""
+    if method is None:
+        return
+    if method != "paper":
+        raise ConfigurationError(f"method is 'paper' or None, got {method!r}")
+    if escalate_to is not None:
+        raise ConfigurationError("method='paper' calibrates one model; leave out escalate_to")
+    if not any(one.references for one in inputs):
+        raise ConfigurationError("method='paper' needs right answers to the questions, and there is none")
 
 
 class _Asked:

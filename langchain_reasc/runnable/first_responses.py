@@ -35,7 +35,7 @@ def plan_by_firsts(firsts: Sequence[Sample], setup: Setup) -> Plan:
     except CalibrationDataError as error:
         why = f"counting votes (ASC), because calibrating by mixture was not possible: {error}"
         return replace(setup.plan(None), notices=(*notices, why))
-    return replace(setup.plan(calibration), notices=(*notices, *calibration.notices(setup.options.safeguard)))
+    return replace(setup.plan(calibration), notices=(*notices, *calibration.notices()))
 
 
 def _comparable(scored: list[tuple[float, bool, Provenance]]) -> tuple[list[tuple[float, bool]], Provenance]:

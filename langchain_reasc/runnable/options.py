@@ -21,7 +21,6 @@ from langchain_reasc.calibration import (
     ConsensusCalibrator,
     EscalationLearner,
     MixtureCalibrator,
-    Safeguard,
 )
 from langchain_reasc.complaints import Checked
 from langchain_reasc.exceptions import ConfigurationError
@@ -136,10 +135,6 @@ class Options(Checked):
     """The share of questions for which ``calibration="online"`` draws (and pays for) one more response, to check that
     what was learned still holds. If it does not hold, votes are counted (ASC), and learning starts again."""
 
-    safeguard: Safeguard = "default"
-    """``"default"`` decides by the agreement rule that the calibration learned. A calibration on one response to each
-    question has none; then Algorithm 1 decides as far as its data support it: with a gate that holds with 95 %, and
-    votes counted where the score does not separate right from wrong. ``"paper"`` takes Algorithm 1 as it stands."""
     calibrator: Calibrator | None = Field(default=None, repr=False, exclude=True)
     """What ``calibration="online"`` or ``"mixture"`` learns with; made if None. Runnables that share one learn
     together."""
@@ -345,7 +340,6 @@ class VoteOptions(TypedDict, total=False):
     measure: Measure | None
     online_state: str | Path | None
     audit: float
-    safeguard: Safeguard
     calibrator: Calibrator | None
     escalate_to: ModelOrName | None
     within: float

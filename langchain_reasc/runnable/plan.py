@@ -73,14 +73,14 @@ class Plan:
             if (share := curve.support(decision)) is not None:
                 source: Any = "labels" if name == "p_correct" else "consensus"
                 promises[name] = Likelihood(value=curve.probability(share), source=source)
-        calibration, safeguard = self.calibration, self.options.safeguard
-        if calibration is None or calibration.counts(safeguard):
+        calibration = self.calibration
+        if calibration is None or calibration.counts:
             return promises
         rule_given = self.options.rule is not None
         if decision.reason == "gate":
-            if not rule_given or calibration.gate_accepts(first_score, safeguard):
-                promises["guarantee"] = calibration.gate_promise(safeguard)
-        elif calibration.guarantee and calibration.by_agreement(safeguard) and not rule_given:
+            if not rule_given or calibration.gate_accepts(first_score):
+                promises["guarantee"] = calibration.gate_promise()
+        elif calibration.guarantee and calibration.by_agreement and not rule_given:
             promises["guarantee"] = calibration.guarantee
         return promises
 
@@ -115,7 +115,7 @@ def _plan_by_rule(rule: StoppingRule, options: "Options", calibration: Calibrati
     if calibration is None:
         return Plan(options=options, rule=rule, measure=options.measure, counted=False)
     notices = tuple[str, ...]()
-    if calibration.counts(options.safeguard):
+    if calibration.counts:
         why = calibration.fallback or calibration.unweighed
         notices = (f"the rule {rule.name} decides as given, where the calibration advises counting votes: {why}",)
     measure = calibration.measure
@@ -127,9 +127,8 @@ def _plan_by_calibration(setup: "Setup", calibration: Calibration) -> Plan:
     rule = calibration.rule(
         on_missing_confidence=setup.on_missing_confidence,
         budget=options.max_samples,
-        safeguard="default" if is_online else options.safeguard,
     )
-    notices = () if is_online else calibration.notices(options.safeguard)  # online it is told with each question
+    notices = () if is_online else calibration.notices()  # online it is told with each question
     measure = calibration.measure if rule.reads_scores else None
     is_counted = measure is None
     return Plan(

@@ -292,9 +292,7 @@ def _prepared(
 ) -> tuple[PreparedModel, Measure | None]:
     """Return the model, asked for logprobs where they are read; and the measure, for a mixture one that it gives."""
     mixture, counted = options.calibration == "mixture", on_missing == "count"
-    rule = options.stopping_rule or (
-        known.rule(safeguard=options.safeguard, budget=options.max_samples) if known else None
-    )
+    rule = options.stopping_rule or (known.rule(budget=options.max_samples) if known else None)
     if known and known.escalation and known.escalation.rule and options.escalate_to is not None:
         rule = known.escalation.rule_named(known.escalation.rule)
     learns = options.calibration in LEARNING and (options.escalate_to is None or measure is not None)

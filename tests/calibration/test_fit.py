@@ -19,7 +19,7 @@ from langchain_reasc.calibration import (
     load_calibration,
     save_calibration,
 )
-from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
+from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.agreement import Agreement, Component, Prior
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import ASC, Cap, ReASC, Response, decide
@@ -223,9 +223,13 @@ def test_what_labels_add(known: int, method: str, curve: bool) -> None:
     ]
     made = fit(labelled, measures=MEASURES)
     assert (made.method, made.p_correct is not None, made.measure) == (method, curve, MEASURES[0])
-    assert made.rule_ == fit(given, measures=MEASURES).rule_ and made.by_agreement()
+    assert made.rule_ == fit(given, measures=MEASURES).rule_ and made.by_agreement
     assert (made.gate.level is not None) == (made.accuracy is not None) == (method == "offline")
-    assert isinstance(made.rule(safeguard="paper"), ReASC) == (method == "offline")
+    if method == "offline":
+        assert isinstance(made.as_in_paper().rule(), ReASC)
+    else:
+        with pytest.raises(CalibrationDataError, match="paper"):
+            made.as_in_paper()
 
 
 def test_outcomes_are_no_labels() -> None:

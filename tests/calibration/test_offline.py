@@ -97,7 +97,7 @@ def test_a_gate_is_closed_and_votes_are_counted_where_labels_say_so(
     assert (fallback or "") in (calibration.fallback or "") and (calibration.fallback is None) is (fallback is None)
     assert (calibration.auroc is None) is (len(set(correct)) == 1)
     assert isinstance(calibration.rule(), ASC)
-    assert calibration.rule(safeguard="paper").gate == calibration.gate.threshold  # type: ignore[attr-defined]
+    assert calibration.as_in_paper().rule().gate == calibration.gate.threshold  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -230,18 +230,18 @@ def test_the_safe_gate_opens_where_the_score_deserves_it() -> None:
 )
 def test_weights_need_a_score_that_separates_within_questions(within: AUROC | None, weight: str) -> None:
     made = calibrate(*ranked(128, *range(65, 129)), within=within)
-    rule, paper = made.rule(), made.rule(safeguard="paper")
+    rule, paper = made.rule(), made.as_in_paper().rule()
     assert isinstance(rule, ReASC) and (rule.weight, rule.gate) == (weight, made.gate.safe_threshold)
-    assert isinstance(paper, ReASC) and paper.weight == "reasc" and made.notices("paper") == ()
+    assert isinstance(paper, ReASC) and paper.weight == "reasc" and made.as_in_paper().notices() == ()
     assert any("votes are counted, not weighed" in one for one in made.notices()) is (weight == "count")
 
 
 def test_where_neither_gate_nor_weights_hold_it_is_asc() -> None:
     made = calibrate(*ranked(28, *range(20, 29)))
-    assert made.counts() and made.rule(confidence=0.9) == ASC(0.9) and len(made.notices()) == 2
-    assert not made.counts("paper") and isinstance(made.rule(safeguard="paper"), ReASC)
+    assert made.counts and made.rule(confidence=0.9) == ASC(0.9) and len(made.notices()) == 2
+    assert not made.as_in_paper().counts and isinstance(made.as_in_paper().rule(), ReASC)
     counting = calibrate(*ranked(40, *range(30, 41)), weight="count")  # votes that are counted anyway need no reason
-    assert counting.unweighed is None and not counting.counts()
+    assert counting.unweighed is None and not counting.counts
 
 
 def test_easy_questions_do_not_pass_for_separation_within() -> None:
@@ -289,7 +289,7 @@ def test_decisions_do_not_depend_on_the_unit_of_the_score(
     scores, correct = np.array([s for s, _ in data], dtype=float), [c for _, c in data]
     assume(scores.std() > 0)
     plain, moved = calibrate(scores, correct), calibrate(a * scores + b, correct)
-    rules = [calibration.rule(safeguard="paper") | Cap(8) for calibration in (plain, moved)]
+    rules = [calibration.as_in_paper().rule() | Cap(8) for calibration in (plain, moved)]
     given = [Response(answer, float(score)) for answer, score in votes]
     shifted = [Response(answer, float(a * np.float64(score) + b)) for answer, score in votes]
     # A score exactly on the mean of the correct, or a posterior on 0.95, may round to either side.

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
 from langchain_reasc.calibration import Calibration, Gate, RuleBlock, load_calibration, save_calibration
-from langchain_reasc.exceptions import CalibrationFileError, ConfigurationError
+from langchain_reasc.exceptions import CalibrationFileError
 from langchain_reasc.method.agreement import Prior
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.evidence import Standardizer
@@ -81,18 +81,15 @@ def test_the_record_says_how_it_was_made(offline: Calibration) -> None:
 def test_the_rule_it_stands_for(offline: Calibration) -> None:
     statistics = Standardizer(offline.mean or 0, offline.std or 0, 0.7)
     safe, paper = (ReASC(statistics, gate=gate) for gate in (offline.gate.safe_threshold, offline.gate.threshold))
-    assert (offline.rule(), offline.rule(safeguard="paper")) == (safe, paper)
+    assert (offline.rule(), offline.as_in_paper().rule()) == (safe, paper)
     assert offline.rule(confidence=0.8, on_missing_confidence="count") == ReASC(
         statistics, gate=offline.gate.safe_threshold, confidence=0.8, on_missing_confidence="count"
     )
     other = offline.model_copy(update={"lambda_": 1.5, "weight": "sigmoid"}).rule()
     assert isinstance(other, ReASC) and (other.statistics.scale, other.weight) == (1.5, "sigmoid")
     weak = offline.model_copy(update={"fallback": "the score does not separate"})
-    assert (weak.rule(), weak.rule(safeguard="paper")) == (ASC(), paper)
+    assert (weak.rule(), weak.as_in_paper().rule()) == (ASC(), paper)
     assert "changes nothing: votes are counted, as without it" in weak.summary()
-    for given in (True, "Paper", None):
-        with pytest.raises(ConfigurationError, match="safeguard is 'default' or 'paper'"):
-            offline.rule(safeguard=given)  # type: ignore[arg-type]
 
 
 def test_a_rule_block_is_the_agreement_rule(offline: Calibration, saved: Path) -> None:

@@ -52,7 +52,7 @@ def learned(made: lr.Calibration, tmp_path: Path) -> dict[str, Any]:
         "rule": rule.name,
         "decides": [after.answer, after.reason, after.samples, after.posterior, after.evidence],
         "summary": made.summary(),
-        "notices": [made.notices(), made.notices("paper")],
+        "notices": [made.notices(), made.as_in_paper().notices() if made.method != "consensus" else ()],
         "guarantee": made.guarantee,
         "gate promises": made.gate_promise(),
     }

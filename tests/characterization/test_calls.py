@@ -300,7 +300,7 @@ def test_a_soak_of_failures_gives_every_place_back(mode: str) -> None:
     model = Counting(script=script, live=inside)
     counting = ReASCRunnable(model=model, max_samples=5, on_undecided="raise")
     scored = ReASCRunnable(
-        model=model, max_samples=5, calibration=calibration(), rule=calibration().rule(safeguard="paper")
+        model=model, max_samples=5, calibration=calibration(), rule=calibration().as_in_paper().rule()
     )
     questions = [f"q{at}" for at in range(100)]
 
@@ -342,7 +342,7 @@ def test_a_soak_of_failures_gives_every_place_back(mode: str) -> None:
 
 def test_how_many_samples_are_launched(run: Runner, golden: Golden) -> None:
     """By gate, concurrency and budget: samples decided on, and samples launched."""
-    measured: Any = {"calibration": calibration(), "rule": calibration().rule(safeguard="paper")}
+    measured: Any = {"calibration": calibration(), "rule": calibration().as_in_paper().rule()}
     seen = {}
     for concurrency in (1, 2, 5):
         for name, options in {"open gate": measured, "counted": {}, "six at most": {"max_samples": 6}}.items():

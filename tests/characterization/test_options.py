@@ -31,7 +31,6 @@ WRONG: dict[str, Any] = {
     "online_state": "state.json",
     "audit": 1.5,
     "calibrator": 3,
-    "safeguard": "none",
     "answer": "vibes",
     "tool_votes": 3,
     "fixed_prompt": object(),
@@ -46,7 +45,7 @@ WRONG: dict[str, Any] = {
 TOGETHER: dict[str, dict[str, Any]] = {
     "rule and online": {"rule": lr.ASC(), "calibration": "online"},
     "measure alone": {"measure": lr.Measure()},
-    "a rule without scores": {"rule": lr.ReASC(calibration().rule(safeguard="paper").statistics)},  # type: ignore[attr-defined]
+    "a rule without scores": {"rule": lr.ReASC(calibration().as_in_paper().rule().statistics)},  # type: ignore[attr-defined]
     "abstain below nothing": {"abstain_below": 0.5, "calibration": calibration()},
     "mixture of what is not given": {"calibration": "mixture", "measure": lr.Measure("verbalized", "mean")},
     "no such file": {"calibration": "nowhere.json"},
@@ -86,7 +85,7 @@ def script(question: str, index: int) -> Reply:
 
 def plain(model: Any = None, **options: Any) -> ReASCRunnable:
     known = calibration()
-    rule = known.rule(safeguard="paper", confidence=0.9)
+    rule = known.as_in_paper().rule(confidence=0.9)
     given: dict[str, Any] = {"calibration": known, "rule": rule, "max_samples": 8}
     return ReASCRunnable(model=model or Scripted(script=script), **ONE, **(given | options))
 

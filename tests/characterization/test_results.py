@@ -57,19 +57,19 @@ RUNNABLES: dict[str, Callable[[], Any]] = {
     ),
     "gate": lambda: ReASCRunnable(model=saying(Reply(logprob=-2.9)), calibration=calibration()),
     "gate of the paper": lambda: ReASCRunnable(
-        model=saying(Reply(logprob=-2.4)), calibration=calibration(), rule=calibration().rule(safeguard="paper")
+        model=saying(Reply(logprob=-2.4)), calibration=calibration(), rule=calibration().as_in_paper().rule()
     ),
     "weighed": lambda: ReASCRunnable(
         model=saying(Reply("so 1", -0.9), Reply("so 2", -2.3), Reply("so 1", -0.4), Reply("so 2", -1.9)),
         calibration=calibration(),
-        rule=calibration().rule(safeguard="paper"),
+        rule=calibration().as_in_paper().rule(),
         max_samples=5,
         **ONE,
     ),
     "counted in part": lambda: ReASCRunnable(
         model=saying(Reply("so 1", None), Reply("so 1", -2.0)),
         calibration=calibration(),
-        rule=calibration().rule(safeguard="paper", on_missing_confidence="count"),
+        rule=calibration().as_in_paper().rule(on_missing_confidence="count"),
         on_missing_confidence="count",
         **ONE,
     ),
@@ -79,7 +79,7 @@ RUNNABLES: dict[str, Callable[[], Any]] = {
     "abstained": lambda: ReASCRunnable(model=saying(*TIES), **ONE, max_samples=4, on_undecided="abstain"),
     "a rule with scores": lambda: ReASCRunnable(
         model=saying(Reply("1", -1.0), Reply("2", -2.0)),
-        rule=calibration().rule(safeguard="paper"),
+        rule=calibration().as_in_paper().rule(),
         measure=TOP_K,
         **ONE,
     ),

@@ -81,9 +81,8 @@ def test_ask_by_the_paper_or_as_far_as_the_calibration_vouches(tmp_path: Path) -
     path = save_calibration(unsure, tmp_path / "c.json")
     asked = ("ask", EASY, "--seed", 1, "--calibration", path, "--json")
     assert json.loads(reasc(*asked).stdout)["notices"][0] == "votes are counted, not weighed: nothing shows it"
-    assert json.loads(reasc(*asked, "--safeguard", "paper").stdout)["notices"] == []
-    refused = reasc(*asked, "--safeguard", "none", code=2).stderr.replace("│", "")
-    assert "takes 'default' or 'paper', got 'none'" in " ".join(refused.split())
+    paper = save_calibration(unsure.as_in_paper(), tmp_path / "paper.json")
+    assert json.loads(reasc(*asked, "--calibration", paper).stdout)["notices"] == []
 
 
 @pytest.mark.parametrize(

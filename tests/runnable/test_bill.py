@@ -52,7 +52,7 @@ def test_no_logprobs_are_asked_for_that_the_rule_does_not_read(runner: Any) -> N
     weak = calibration(mean=9.0, fingerprint={}, fallback="the score does not separate right from wrong")
     result = runner.solve(ReASCRunnable(model=asked(), calibration=weak), "q")
     assert not any("logprobs" in response.message.response_metadata for response in result.responses)
-    paper = runner.solve(ReASCRunnable(model=asked(), calibration=weak, rule=weak.rule(safeguard="paper")), "q")
+    paper = runner.solve(ReASCRunnable(model=asked(), calibration=weak, rule=weak.as_in_paper().rule()), "q")
     assert all("logprobs" in response.message.response_metadata for response in paper.responses)
 
 

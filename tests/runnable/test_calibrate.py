@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from langchain_reasc import ReASCRunnable, calibrate, calibrate_offline
+from langchain_reasc import ReASC, ReASCRunnable, calibrate, calibrate_offline
 from langchain_reasc.answers import EXTRACTION_VERSION, free_text
 from langchain_reasc.calibration import ObservationStore
 from langchain_reasc.data import read_unlabelled
@@ -63,7 +63,7 @@ def test_one_response_to_each_question_is_algorithm_1(runner: Any, caplog: Any) 
     )
     same = {"mean", "std", "n", "gate", "auroc", "accuracy"}
     assert made.model_dump(include=same) == expected.model_dump(include=same)
-    assert (made.within, made.p_correct, made.by_agreement()) == (None, None, False)
+    assert (made.within, made.p_correct, made.by_agreement) == (None, None, False)
     assert len(model.log.calls) == len(LABELLED) + 1
     assert ReASCRunnable(model=model, calibration=made).invoke("q0").response_metadata["reasc"]["samples"]
 
@@ -80,11 +80,36 @@ def test_labels_only_add(runner: Any, plain: Any, labelled: int) -> None:
     """The rule is that of the answers; half of the questions with labels add a gate, 16 of them P(correct)."""
     questions = [*LABELLED[:labelled], *TEXTS[labelled:]]
     made = runner.calibrate(Scripted(script=script), questions, measure=TOP_K)
-    assert made.rule_ == plain.rule_ and made.by_agreement()
+    assert made.rule_ == plain.rule_ and made.by_agreement
     assert (made.method, made.accuracy is None) == (("offline", False) if labelled == 40 else ("consensus", True))
     assert (made.p_correct is not None) == (labelled == 40)
     account = runner.account(ReASCRunnable(model=Scripted(script=script), calibration=made), "q1")
     assert ("p_correct" in account) == (labelled == 40)
+
+
+def test_the_paper_s_method_makes_the_paper_s_rule(runner: Any) -> None:
+    made = runner.calibrate(Scripted(script=script), LABELLED, measure=TOP_K, method="paper")
+    rule = made.rule()
+    assert isinstance(rule, ReASC) and (rule.gate, rule.weight) == (made.gate.threshold, "reasc")
+    assert ReASCRunnable(model=Scripted(script=script), calibration=made).invoke("q1").response_metadata["reasc"]
+
+
+@pytest.mark.parametrize(
+    ("questions", "options"),
+    [
+        (TEXTS, {"method": "paper"}),
+        (LABELLED, {"method": "Paper"}),
+        (LABELLED, {"method": "paper", "escalate_to": saying("1")}),
+    ],
+    ids=["no labels", "another name", "two models"],
+)
+def test_a_method_that_cannot_be_had_is_refused_before_anything_is_asked(
+    runner: Any, questions: Any, options: Any
+) -> None:
+    model = Scripted(script=script)
+    with pytest.raises(ConfigurationError, match="method"):
+        runner.calibrate(model, questions, **options)
+    assert not model.log.calls
 
 
 @pytest.mark.sync_only
@@ -92,7 +117,7 @@ def test_labels_only_add(runner: Any, plain: Any, labelled: int) -> None:
 def test_where_all_are_right_or_all_wrong(runner: Any, text: str, right: bool) -> None:
     rng = random.Random(0)
     made = runner.calibrate(Scripted(script=lambda *_: Reply(text, -round(rng.gauss(3, 0.3), 3))), LABELLED)
-    assert (made.accuracy, made.by_agreement(), made.gate.safe_threshold is not None) == (right, True, right)
+    assert (made.accuracy, made.by_agreement, made.gate.safe_threshold is not None) == (right, True, right)
     assert made.p_correct is not None and made.p_correct.right == right
 
 
@@ -110,7 +135,7 @@ def test_free_text_is_compared_by_meaning_with_the_others_and_with_the_right_ans
     made = runner.calibrate(
         Scripted(script=spelled), CITIES, answer=free_text(judge=judge), measure=TOP_K, config={"callbacks": [runs]}
     )
-    assert (made.n, made.accuracy, made.by_agreement()) == (40, 0.75, True)
+    assert (made.n, made.accuracy, made.by_agreement) == (40, 0.75, True)
     assert made.fingerprint.answer == f"free_text:judge(judge), version {EXTRACTION_VERSION}"
     assert sum("Paris" in pair for pair in pairs(judge)) >= 40
     assert sum("reasc:judge" in run["tags"] for run in runs.of("model").values()) == len(judge.log.calls)
@@ -138,7 +163,7 @@ def silent(question: str, index: int) -> Reply:
 @pytest.mark.parametrize("questions", [TEXTS, LABELLED], ids=["unlabelled", "labelled"])
 def test_without_logprobs_answers_are_learned_from(runner: Any, questions: Any) -> None:
     made = runner.calibrate(Scripted(script=silent), questions)
-    assert (made.measure, made.by_agreement(), made.p_correct is not None) == (None, True, questions is LABELLED)
+    assert (made.measure, made.by_agreement, made.p_correct is not None) == (None, True, questions is LABELLED)
     assert "scores" in (made.untrusted or "")
 
 

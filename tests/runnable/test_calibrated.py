@@ -121,25 +121,24 @@ def guarded(**fields: Any) -> Any:
 
 
 def test_the_safeguard_takes_the_safe_gate_and_the_paper_its_own(runner: Any) -> None:
-    made, known = guarded(mean=3.0), {"default": "95% sure", "paper": "an optimistic figure"}
-    for safeguard, samples in (("default", 4), ("paper", 1)):
-        options: Any = {"calibration": made, "safeguard": safeguard, "max_samples": 4}
+    made = guarded(mean=3.0)
+    for known, samples, promise in ((made, 4, "95% sure"), (made.as_in_paper(), 1, "an optimistic figure")):
+        options: Any = {"calibration": known, "max_samples": 4}
         result = runner.solve(ReASCRunnable(model=saying(SURE), **options), "q")
-        assert (result.decision.samples, result.decision.reason == "gate") == (samples, safeguard == "paper")
+        assert (result.decision.samples, result.decision.reason == "gate") == (samples, known is not made)
         assert result.notices == ()
         surer = runner.solve(ReASCRunnable(model=saying(Reply("it is 7", -4.0)), **options), "q")
         assert surer.decision.reason == "gate"
-        assert known[safeguard] in surer.message.response_metadata["reasc"]["guarantee"], "of the gate that accepted it"
+        assert promise in surer.message.response_metadata["reasc"]["guarantee"], "of the gate that accepted it"
 
 
-@pytest.mark.parametrize("safeguard", ["default", "paper"])
-def test_a_rule_that_a_calibration_made_says_the_same_of_its_gate(runner: Any, safeguard: Any) -> None:
+@pytest.mark.parametrize("made", [guarded(mean=3.0), guarded(mean=3.0).as_in_paper()], ids=["guarded", "paper"])
+def test_a_rule_that_a_calibration_made_says_the_same_of_its_gate(runner: Any, made: Any) -> None:
     """By whatever confidence the votes then decide; a gate below the calibration's is not vouched for."""
-    made, sure = guarded(mean=3.0), saying(Reply("it is 7", -4.0))
-    options: Any = {"model": sure, "calibration": made, "safeguard": safeguard}
+    options: Any = {"model": saying(Reply("it is 7", -4.0)), "calibration": made}
     expected = runner.account(ReASCRunnable(**options), "q")["guarantee"]
     for confidence in (0.9, 0.95):
-        rule = made.rule(safeguard=safeguard, confidence=confidence)
+        rule = made.rule(confidence=confidence)
         assert runner.account(ReASCRunnable(**options, rule=rule), "q")["guarantee"] == expected
     lower = {**options, "model": saying(Reply("it is 7", -1.5))}
     assert "guarantee" not in runner.account(ReASCRunnable(**lower, rule=ASC() | FirstAccepted(1.0)), "q")
@@ -150,6 +149,6 @@ def test_votes_are_counted_where_weights_are_not_vouched_for(runner: Any) -> Non
     result = runner.solve(ReASCRunnable(model=saying(UNSURE, SURE, SURE), calibration=made, max_samples=3), "q")
     assert result.decision.evidence == {"8": 1.0, "7": 2.0}
     assert result.notices == ("votes are counted, not weighed: nothing shows it",)
-    rule = made.rule(safeguard="paper")
+    rule = made.as_in_paper().rule()
     paper = ReASCRunnable(model=saying(UNSURE, SURE, SURE), calibration=made, max_samples=3, rule=rule)
     assert runner.solve(paper, "q").decision.evidence["7"] > 2

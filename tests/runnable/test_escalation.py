@@ -509,8 +509,8 @@ def test_a_calibration_of_the_small_model_alone_says_what_is_escalated(
     runner: Any, said: Any, options: Any, by: str, reason: str
 ) -> None:
     told = SupportCurve(points=((0.5, 0.3), (5 / 6, 0.8)), n=64, right=0.6, rule="reasc")
-    made = calibration(gate=2.0, p_correct=told)
-    account = runner.account(pair(scoring(*said), calibration=made, safeguard="paper", **options), "q")
+    made = calibration(gate=2.0, p_correct=told).as_in_paper()
+    account = runner.account(pair(scoring(*said), calibration=made, **options), "q")
     assert (account["answered_by"], account["reason"]) == (by, reason)
 
 

@@ -57,21 +57,11 @@ def test_a_calibrator_of_the_other_kind_is_refused(options: dict[str, Any], said
         ReASCRunnable(model=saying("1"), **options)
 
 
-@pytest.mark.parametrize("safeguard", ["default", "paper"])
-def test_the_paper_s_rule_goes_without_safeguards(runner: Any, safeguard: Any) -> None:
-    known = calibration()
-    result = runner.solve(
-        ReASCRunnable(model=saying("1"), calibration=known, safeguard=safeguard, on_missing_confidence="count"), "q"
-    )
-    named = runner.solve(
-        ReASCRunnable(
-            model=saying("1"),
-            calibration=known,
-            rule=known.rule(safeguard=safeguard, on_missing_confidence="count"),
-            on_missing_confidence="count",
-        ),
-        "q",
-    )
+@pytest.mark.parametrize("known", [calibration(), calibration().as_in_paper()], ids=["guarded", "paper"])
+def test_a_calibration_decides_by_the_rule_that_it_makes(runner: Any, known: Any) -> None:
+    options: Any = {"model": saying("1"), "calibration": known, "on_missing_confidence": "count"}
+    result = runner.solve(ReASCRunnable(**options), "q")
+    named = runner.solve(ReASCRunnable(**options, rule=known.rule(on_missing_confidence="count")), "q")
     assert result.decision == named.decision
 
 

@@ -73,8 +73,8 @@ def test_a_response_without_a_statement_is_without_confidence(runner: Any, calib
     model = stating("it is 1.\nConfidence: 30%", "it is 2", "it is 2.\nConfidence: certain", "it is 1")
     options: Any = {"model": model, "calibration": calibrated, "ask_confidence": True}
     with pytest.raises(LogprobsUnavailable, match=r"no confidence, although it was asked for .*'Confidence: 85%'"):
-        runner.invoke(ReASCRunnable(**options, rule=calibrated.rule(safeguard="paper")), "q")
-    rule = calibrated.rule(safeguard="paper", on_missing_confidence="count")
+        runner.invoke(ReASCRunnable(**options, rule=calibrated.as_in_paper().rule()), "q")
+    rule = calibrated.as_in_paper().rule(on_missing_confidence="count")
     result = runner.solve(ReASCRunnable(**options, rule=rule, on_missing_confidence="count", max_samples=4), "q")
     assert [response.score for response in result.responses] == [0.3, None, None, None]
     assert [response.weight for response in result.responses][1:] == [1.0] * 3, "never a zero"
@@ -86,7 +86,7 @@ def test_a_response_without_a_statement_is_without_confidence(runner: Any, calib
 
 
 def test_logprobs_and_statements_are_no_stand_in_for_each_other(runner: Any, calibrated: Any) -> None:
-    paper = calibrated.rule(safeguard="paper")
+    paper = calibrated.as_in_paper().rule()
     options: Any = {"model": saying("1"), "calibration": calibrated, "rule": paper, "ask_confidence": True}
     with pytest.raises(LogprobsUnavailable, match="no 'verbalized' signal: the response states no confidence"):
         runner.invoke(ReASCRunnable(**options), "q")
@@ -157,7 +157,7 @@ def test_it_is_calibrated_like_any_other_signal(runner: Any, calibrated: Any, tm
     assert calibrated.measure == STATED and calibrated.auroc.value > 0.9
     save_calibration(calibrated, tmp_path / "calibration.json")
     assert load_calibration(tmp_path / "calibration.json") == calibrated
-    paper = calibrated.rule(safeguard="paper")
+    paper = calibrated.as_in_paper().rule()
     options: Any = {"calibration": calibrated, "ask_confidence": True, "rule": paper}
     results = [runner.solve(ReASCRunnable(model=Scripted(script=script), **options), q) for q, _ in QUESTIONS[:12]]
     for result in results:

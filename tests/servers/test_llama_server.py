@@ -35,7 +35,7 @@ def test_calibrating_and_deciding(runner: Any, chat: Chat, real_server: LlamaSer
     with pytest.raises(FingerprintMismatch, match=r"temperature: calibrated on 1\.0, running 0\.5"):
         ReASCRunnable(model=chat.real(real_server, temperature=0.5), calibration=path)
 
-    reasc = ReASCRunnable(model=model, calibration=path, safeguard="paper", answer="boxed", max_samples=8)
+    reasc = ReASCRunnable(model=model, calibration=made.as_in_paper(), answer="boxed", max_samples=8)
     results = [runner.solve(reasc, question.input) for question in brief(4)]
     right = sum(equivalent(result.answer, each.reference) for result, each in zip(results, brief(4), strict=True))
     assert right >= 2

@@ -8,7 +8,7 @@ import typer
 
 from langchain_reasc.cli.calibrate import sampled, save
 from langchain_reasc.cli.console import ending, remark
-from langchain_reasc.cli.options import PTarget, Score, Seed, Window, keep_apart, output_file
+from langchain_reasc.cli.options import CalibrationMethod, PTarget, Score, Seed, Window, keep_apart, output_file
 from langchain_reasc_lab.cli.options import PoolPath, pool_measure
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def calibrate(
     ] = "auto",
     score: Score = "bottom_group",
     window: Window = 128,
+    method: CalibrationMethod = None,
     p_target: PTarget = 0.9,
     limit: Annotated[int, typer.Option(min=2, help="Questions to calibrate on, taken at random.")] = 128,
     seed: Seed = 0,
@@ -55,7 +56,7 @@ def calibrate(
         _remark_none_right(recorded, chosen)
     only = [question.id for question in chosen]
     calibration = calibrate_on_pool(recorded, measure, p_target=p_target, seed=seed, only=only)
-    save(calibration, out)
+    save(calibration.as_in_paper() if method == "paper" else calibration, out)
 
 
 def _remark_none_right(pool: "Pool", questions: "Sequence[PoolQuestion]") -> None:

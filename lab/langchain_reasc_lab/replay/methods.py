@@ -291,7 +291,7 @@ def weighing(
 
 def paper_rule(calibration: Calibration) -> StoppingRule:
     """Return a calibration's rule as the paper has it."""
-    return calibration.rule(safeguard="paper", on_missing_confidence="count")
+    return calibration.as_in_paper().rule(on_missing_confidence="count")
 
 
 def safeguarded_rule(calibration: Calibration, budget: int = DEFAULT_BUDGET) -> StoppingRule:

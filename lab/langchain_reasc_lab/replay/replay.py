@@ -87,7 +87,7 @@ class Outcomes:
     @property
     def safeguarded(self) -> list[Calibration]:
         """The calibrations whose rule the safeguard changes."""
-        return [one for one in self.calibrations if one.rule() != one.rule(safeguard="paper")]
+        return [one for one in self.calibrations if one.rule() != one.as_in_paper().rule()]
 
     @property
     def impossible(self) -> bool:
@@ -357,8 +357,8 @@ def live_rule(run: Replay, spec: MeasureSpec) -> tuple[str, str]:
         return OFFLINE, "the safeguard leaves it as it is"
     if not (changed := held.safeguarded):
         return SAFEGUARDED, "the safeguard leaves the rule as it is, and it stops where no response has an answer"
-    counted, first = sum(calibration.counts() for calibration in changed), changed[0]
-    by_agreement = ("the agreement rule decides",) if first.by_agreement() else ()
+    counted, first = sum(calibration.counts for calibration in changed), changed[0]
+    by_agreement = ("the agreement rule decides",) if first.by_agreement else ()
     why = "; ".join((*by_agreement, *first.notices())) or "the gate is higher"
     if run.arrangements == 1:
         return SAFEGUARDED, why

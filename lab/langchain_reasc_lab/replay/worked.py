@@ -56,7 +56,7 @@ def pick_worked(
     held = PoolScores(pool).responses(measure or calibration.measure)
     chosen = range(len(held)) if among is None else among
     cap = Cap(max_samples)
-    rule = calibration.rule(on_missing_confidence="count", safeguard="paper")
+    rule = calibration.as_in_paper().rule(on_missing_confidence="count")
     worked = [
         Worked(question, seen, rule.weights(seen), trace(ASC() | cap, seen), trace(rule | cap, seen))
         for question, seen in ((pool.questions[at], held[at][:max_samples]) for at in chosen)

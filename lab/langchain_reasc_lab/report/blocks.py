@@ -93,10 +93,10 @@ def how_calibrated(study: Study) -> Iterator[str]:
         return
     yield from _weighed_by(study)
     for (name, _), outcomes in study.run.outcomes.items():
-        gates = (one.gate.under("default" if name == SAFEGUARDED else "paper")[1] for one in outcomes.calibrations)
+        gates = (one.gate if name == SAFEGUARDED else one.gate.as_in_paper() for one in outcomes.calibrations)
         if outcomes.problems:
             yield f"{name} counted votes {_often(outcomes.problems, study.run)}: {outcomes.problems[0]}."
-        if closed := [why for why in gates if why]:
+        if closed := [why for _, why in (gate.in_use for gate in gates) if why]:
             yield f"The gate of {name} was closed {_often(closed, study.run)}: {closed[0]}."
 
 

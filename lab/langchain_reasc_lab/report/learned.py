@@ -156,7 +156,7 @@ def _draw_weights(calibration: Calibration, axes: "Axes") -> None:
     by = Standardizer(mean, std, calibration.lambda_)
     axes.plot(scores, [weigh(float(score), by) for score in scores], color=_BLUE)
     axes.axvspan(mean - std, mean + std, color="0.5", alpha=0.15, label="mean ± standard deviation")
-    threshold, _ = calibration.gate.under("default")
+    threshold, _ = calibration.gate.in_use
     if threshold is not None:
         axes.axvline(threshold, color=_ORANGE, label=f"gate {threshold:.4g}: accepted from here on")
     axes.set(title="what a vote weighs, and the gate", xlabel=f"score: {calibration.measure}", ylim=(0, None))

@@ -102,7 +102,7 @@ def test_calibrate(tmp_path: Path) -> None:
     assert "60 of 80 questions are taken at random (--seed 0)" in done.stderr
     assert made.n == 60 and made.rejected and made.within is not None
     assert "AUROC" in shown and "within a question" in shown, "the pool has several responses"
-    assert made.by_agreement() and "sampling stops as soon as the answer is unlikely to change" in shown
+    assert made.by_agreement and "sampling stops as soon as the answer is unlikely to change" in shown
     assert "agreement is not correctness" in shown
     told = made.p_correct
     assert told is not None and (told.rule, told.n) == (made.rule().name, 60)

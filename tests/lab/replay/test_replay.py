@@ -146,7 +146,7 @@ def test_what_runs_by_default_has_a_row_beside_the_papers(tmp_path: Path) -> Non
         runs[responses] = replay(pool, [Measure()], calibration_size=128, settings=settings)
     one, four = (run.outcomes[OFFLINE, Measure()].calibrations[0] for run in runs.values())
     assert one.within is None and one.rule().weight == "count"  # type: ignore[attr-defined]
-    assert four.within is not None and four.by_agreement() and four.rule().reads_scores
+    assert four.within is not None and four.by_agreement and four.rule().reads_scores
     assert live_rule(runs[1], Measure())[0] == SAFEGUARDED
     assert _rows(runs[1])[OFFLINE].tokens.value < _rows(runs[1])[SAFEGUARDED].tokens.value
     assert live_rule(runs[4], Measure())[0] == SAFEGUARDED
