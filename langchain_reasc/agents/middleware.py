@@ -244,8 +244,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         self._options, trial = _checked(options)
         self._texts_vote = extractor(trial.answer).texts_vote
         self._learns = self._options.get("calibration") in LEARNING
-        given = options.get("calibrator")
-        self._calibrators: list[Calibrator] = [given] if given else []
+        self._calibrators: list[Calibrator] = []
         self._ledger, self._lock = Ledger(), threading.Lock()
 
     @property
@@ -334,14 +333,14 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         """Return the model that votes. It goes on with what earlier calls of the same model have learned."""
         if not self._learns:
             return ChatReASC(model=model, **options)
+        voting = ChatReASC(model=model, **options)
+        if (new := voting.calibrator) is None:
+            return voting
         with self._lock:
-            latest = self._calibrators[-1] if self._calibrators else None
-            voting = ChatReASC(model=model, **options | {"calibrator": latest})
-            if (new := voting.calibrator) is None or new is latest:
-                return voting
             known = next((one for one in self._calibrators if one.learns_of == new.learns_of), new)
             self._calibrators = [*(one for one in self._calibrators if one is not known), known]
-        return voting if known is new else ChatReASC(model=model, **options | {"calibrator": known})
+        voting._go_on_with(known)
+        return voting
 
     def _check_read_only(self, tools: Sequence[BaseTool | dict[str, Any]]) -> None:
         """Warn once of each name in ``read_only`` that is no tool of a request so far."""

@@ -111,9 +111,9 @@ async def _calibrate(  # noqa: D417
         ask_confidence: whether the model is asked to state its confidence, see
             :attr:`langchain_reasc.ReASCRunnable.ask_confidence`.
         measure: how a response is scored; ``"auto"`` chooses among all that the responses carry, or none.
-        method: ``"paper"`` makes the paper's ReASC (Algorithm 1), which takes right answers and logprobs, and needs only
-            the first response to each question (``max_samples=1``). None learns from how the responses agree, and uses
-            of Algorithm 1 what the data support.
+        method: ``"paper"`` makes the paper's ReASC (Algorithm 1), which takes right answers and logprobs, and needs
+            only the first response to each question (``max_samples=1``). None learns from how the responses agree, and
+            uses of Algorithm 1 what the data support.
         p_target: accuracy asked of what the gate accepts.
         threshold: the probability asked of an answer that all ``max_samples`` responses would give the same.
         max_samples: responses to a question at most, here and in use. With one, nothing shows how responses agree, and

@@ -48,7 +48,6 @@ _ALONE: Final[dict[str, Any]] = {
     "rule": Cap(1),
     "max_samples": 1,
     "calibration": None,
-    "calibrator": None,
     "measure": None,
     "online_state": None,
     "fixed_prompt": None,
@@ -221,8 +220,8 @@ def _check_calibration(calibration: Calibration, known: Escalation, options: "Op
 
 
 def _learner(options: "Options", small: "Setup", large: "Setup") -> EscalationLearner:
-    """Return what learns from both models: the one that was given, if it learns of the same, or else a new one."""
-    fresh = EscalationLearner(
+    """Return what learns from both models."""
+    learner = EscalationLearner(
         within=options.within,
         measure=options.measure,
         fingerprint=small.fingerprint.unbound(),
@@ -230,10 +229,6 @@ def _learner(options: "Options", small: "Setup", large: "Setup") -> EscalationLe
         path=options.online_state,
         any_model=options.allow_fingerprint_mismatch,
     )
-    known = options.calibrator
-    if known is not None and not isinstance(known, EscalationLearner):
-        raise ConfigurationError(f"escalate_to learns with an EscalationLearner, not a {type(known).__name__}")
-    learner = known if known is not None and known.learns_of == fresh.learns_of else fresh
     if not in_event_loop():  # a file that cannot be used is refused at once, or by the first call
         learner.known("")
     return learner

@@ -7,11 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypedDict, cast
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
+from langchain_core.runnables.configurable import RunnableConfigurableFields
+from langchain_core.runnables.utils import AnyConfigurableField
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from langchain_reasc.answers import AnswerSpec, Extractor, ToolVotes, schemas_of
@@ -72,8 +74,8 @@ class Options(Checked):
     calibration: Calibration | Literal["online", "mixture"] | str | Path | None = None
     """A calibration, the path of its file, or None to count votes. ``"online"`` learns without labels from how the
     responses to each question agree: it counts votes (ASC) for 16 questions, then decides by its own rule and continues
-    to learn. Logprobs are used if the model returns them. ``"mixture"`` is the paper's Algorithm 2. Runnables around
-    one model object learn together."""
+    to learn. Logprobs are used if the model returns them. ``"mixture"`` is the paper's Algorithm 2. Copies of a
+    runnable learn together."""
     rule: StoppingRule | str | None = None
     """The stopping rule, or its name: ``"asc"``, ``"esc:window=3"``. None uses the rule of the calibration, or without
     a calibration ``FiniteHorizon(budget=max_samples)``, which counts votes and stops when the remaining samples would
@@ -134,10 +136,6 @@ class Options(Checked):
     audit: float = Field(default=0.05, ge=0, le=1)
     """The share of questions for which ``calibration="online"`` draws (and pays for) one more response, to check that
     what was learned still holds. If it does not hold, votes are counted (ASC), and learning starts again."""
-
-    calibrator: Calibrator | None = Field(default=None, repr=False, exclude=True)
-    """What ``calibration="online"`` or ``"mixture"`` learns with; made if None. Runnables that share one learn
-    together."""
 
     escalate_to: ModelOrName | None = None
     """A larger model, or its name, that answers where ``model`` is contested; a ReASC model votes. By default, three
@@ -208,7 +206,6 @@ class Options(Checked):
                 f"escalate_to is model= itself ({model.get_name()}); give a larger model, or bind other arguments"
             )
         self._setup = Setup.from_options(BaseModel.__copy__(self), model, self.larger, quiet=self._quiet)
-        self.__dict__["calibrator"] = self._setup.large.learner if self._setup.large else self._setup.learner
         return self
 
     @property
@@ -248,6 +245,11 @@ class Options(Checked):
         return made
 
     @property
+    def calibrator(self) -> Calibrator | None:
+        """What learns with ``calibration="online"`` or ``"mixture"``. Copies of a runnable share it."""
+        return self._setup.large.learner if self._setup.large else self._setup.learner
+
+    @property
     def learned(self) -> Calibration | None:
         """The calibration in use. A learned calibration can be saved, and given to the next process."""
         return self._setup.learned
@@ -277,17 +279,27 @@ class Options(Checked):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy with other options, which are checked. It shares the model and what has been learned."""
         changed = dict(update or {})
-        kept = self.model_fields_set | {"calibrator"}
-        other_kind = "escalate_to" in changed and (changed["escalate_to"] is None) != (self.escalate_to is None)
-        if changed.keys() & {*self._learns_of, self._model_field} or other_kind:
-            kept -= {"calibrator"}  # it has learned of something else
-        fields = {name: getattr(self, name) for name in kept} | changed
+        fields = {name: getattr(self, name) for name in self.model_fields_set} | changed
         name = fields[self._model_field]
         if self._made is None or name != getattr(self, self._model_field):
-            return type(self)(**fields)
-        copy = type(self)(**fields | {self._model_field: self._made})  # one model made from a name is enough
-        copy.__dict__[self._model_field], copy._made = name, self._made
+            copy = type(self)(**fields)
+        else:
+            copy = type(self)(**fields | {self._model_field: self._made})  # one model made from a name is enough
+            copy.__dict__[self._model_field], copy._made = name, self._made
+        if self.calibrator is not None and not changed.keys() & {*self._learns_of, self._model_field}:
+            copy._go_on_with(self.calibrator)
         return copy
+
+    def _go_on_with(self, calibrator: Calibrator) -> None:
+        """Learn together with another one that learns of the same, instead of anew."""
+        self._setup = self._setup.learning_with(calibrator)
+
+    def configurable_fields(self, **kwargs: AnyConfigurableField) -> RunnableSerializable[Any, Any]:
+        """As in LangChain. What is configured for a call learns together with this one."""
+        kind = type(self).model_fields
+        if unknown := kwargs.keys() - kind.keys():
+            raise ConfigurationError(f"no option is called {', '.join(sorted(unknown))}; there are {', '.join(kind)}")
+        return _Configurable(default=cast(Any, self), fields=kwargs)
 
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
         """Yield the options that were set, each in some words."""
@@ -305,8 +317,7 @@ class Options(Checked):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle only the options. To keep what was learned, save :attr:`learned`, or use ``online_state``."""
-        kept = self.model_fields_set - {"calibrator"}
-        return _unpickle, (type(self), {name: getattr(self, name) for name in kept})
+        return _unpickle, (type(self), {name: getattr(self, name) for name in self.model_fields_set})
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in Options.model_fields or name == self._model_field:
@@ -317,6 +328,17 @@ class Options(Checked):
             self._setup, self._made, self._made_larger = changed._setup, changed._made, changed._made_larger
         else:
             super().__setattr__(name, value)
+
+
+class _Configurable(RunnableConfigurableFields):  # type: ignore[type-arg]  # pydantic would convert what is made
+    """Makes a copy with the options of each call, which learns together with the others."""
+
+    def prepare(self, config: RunnableConfig | None = None) -> tuple[Runnable[Any, Any], RunnableConfig]:
+        configured, config = super().prepare(config)
+        calibrator = getattr(self.default, "calibrator", None)
+        if calibrator is not None and isinstance(configured, Options):
+            configured._go_on_with(calibrator)
+        return configured, config
 
 
 class VoteOptions(TypedDict, total=False):
@@ -340,7 +362,6 @@ class VoteOptions(TypedDict, total=False):
     measure: Measure | None
     online_state: str | Path | None
     audit: float
-    calibrator: Calibrator | None
     escalate_to: ModelOrName | None
     within: float
     price_ratio: float | Prices

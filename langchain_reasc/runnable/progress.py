@@ -12,8 +12,8 @@ function that is called with (inputs answered, inputs)."""
 def show_progress(progress: Progress, total: int) -> Iterator[Callable[[], None]]:
     """Show how far a batch has come; yield what is called for each input that has been answered."""
     if progress is True:
-        with _bar(total) as advance:
-            yield advance
+        with _bar(total) as move:
+            yield move
         return
     done = 0
 

@@ -12,7 +12,13 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable
 
 from langchain_reasc.answers import Extractor, Schemas, extractor
-from langchain_reasc.calibration import Calibration, ConsensusCalibrator, MixtureCalibrator, load_calibration
+from langchain_reasc.calibration import (
+    Calibration,
+    ConsensusCalibrator,
+    EscalationLearner,
+    MixtureCalibrator,
+    load_calibration,
+)
 from langchain_reasc.complaints import warn_once
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
@@ -163,6 +169,15 @@ class Setup:
                 self._plans.clear()
             plan = self._plans[id(calibration)] = make_plan(self, calibration)
         return plan
+
+    def learning_with(self, known: MixtureCalibrator | ConsensusCalibrator | EscalationLearner) -> "Setup":
+        """Return a copy that learns with another calibrator, if that learns of the same; else itself."""
+        own = self.large.learner if self.large else self.learner
+        if own is None or type(own) is not type(known) or own.learns_of != known.learns_of:
+            return self
+        if isinstance(known, EscalationLearner):
+            return replace(self, large=self.large and replace(self.large, learner=known))
+        return replace(self, learner=known)
 
     def with_answers(self, extract: Extractor | None = None, classes: Mapping[str, type[Any]] | None = None) -> "Setup":
         """Return a copy, the large model's too, that reads answers in another way.
@@ -315,29 +330,18 @@ def _prepared(
 def _learner(
     options: "Options", measure: Measure | None, running: Fingerprint, *, quiet: bool
 ) -> MixtureCalibrator | ConsensusCalibrator | None:
-    """Return what learns: the calibrator that was given, if it learns of the same, or else a new one.
-
-    Raises:
-        ConfigurationError: the given one learns in another way.
-    """
-    made: MixtureCalibrator | ConsensusCalibrator
+    """Return what learns; None if nothing does."""
     if options.calibration == "mixture":
-        made = MixtureCalibrator(measure=measure or Measure(), fingerprint=running)
-    elif options.calibration == "online":
-        made = ConsensusCalibrator(
+        return MixtureCalibrator(measure=measure or Measure(), fingerprint=running)
+    if options.calibration == "online":
+        return ConsensusCalibrator(
             measure=options.measure,
             budget=options.max_samples,
             fingerprint=running.unbound() if quiet else running,
             path=None if options.online_state is None else Path(options.online_state),
             any_model=options.allow_fingerprint_mismatch,
         )
-    else:
-        return None
-    given = options.calibrator
-    if given is not None and type(given) is not type(made):
-        name = "online" if isinstance(given, ConsensusCalibrator) else "mixture"
-        raise ConfigurationError(f"a {type(given).__name__} goes with calibration={name!r}")
-    return given if given is not None and given.learns_of == made.learns_of else made
+    return None
 
 
 def _require_signal(measure: Measure, model: PreparedModel) -> None:

@@ -30,7 +30,6 @@ WRONG: dict[str, Any] = {
     "measure": "top_k",
     "online_state": "state.json",
     "audit": 1.5,
-    "calibrator": 3,
     "answer": "vibes",
     "tool_votes": 3,
     "fixed_prompt": object(),

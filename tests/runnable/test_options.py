@@ -6,7 +6,6 @@ import pytest
 from langchain_core.runnables import ConfigurableField
 
 from langchain_reasc import ChatReASC, ReASCRunnable
-from langchain_reasc.calibration import ConsensusCalibrator, MixtureCalibrator
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.runnable.options import Options, VoteOptions
 
@@ -35,26 +34,16 @@ def test_what_was_removed_says_what_to_use_instead(removed: dict[str, Any], inst
         ReASCRunnable(model=saying("1"), **removed)
 
 
-def test_runnables_learn_together_where_they_share_a_calibrator() -> None:
-    options: Any = {"model": saying("1"), "calibration": "online"}
+@pytest.mark.parametrize("calibration", ["online", "mixture"])
+def test_copies_learn_together_and_what_asks_otherwise_learns_apart(calibration: str) -> None:
+    options: Any = {"model": saying("1"), "calibration": calibration}
     one, apart = ReASCRunnable(**options), ReASCRunnable(**options)
     assert apart.calibrator is not one.calibrator
-    assert ReASCRunnable(**options, calibrator=one.calibrator).calibrator is one.calibrator
     assert one.model_copy(update={"max_samples": 4}).calibrator is one.calibrator
-    assert one.model_copy(update={"model": saying("2")}).calibrator is not one.calibrator
-    assert ReASCRunnable(**options, answer="number", calibrator=one.calibrator).calibrator is not one.calibrator
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"calibration": "online", "calibrator": MixtureCalibrator(measure=TOP_K)}, "calibration='mixture'"),
-        ({"calibration": "mixture", "calibrator": ConsensusCalibrator()}, "calibration='online'"),
-    ],
-)
-def test_a_calibrator_of_the_other_kind_is_refused(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"goes with {said}"):
-        ReASCRunnable(model=saying("1"), **options)
+    for changed in ({"model": saying("2")}, {"answer": "number"}, {"measure": TOP_K}):
+        assert one.model_copy(update=changed).calibrator is not one.calibrator
+    with pytest.raises(ConfigurationError, match="calibrator"):
+        ReASCRunnable(**options, calibrator=one.calibrator)
 
 
 @pytest.mark.parametrize("known", [calibration(), calibration().as_in_paper()], ids=["guarded", "paper"])
