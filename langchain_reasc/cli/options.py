@@ -200,8 +200,8 @@ class PromptOptions:
         Any,  # a Template
         typer.Option(
             metavar="FILE|TEXT",
-            help="The prompt around each question, as in your application: a text with {question} in it, a file with "
-            "such a text, or a .json file with a list of messages (worked examples, say).",
+            help="The prompt around each question, as in your application: a text with {question} in it, or a file "
+            "with such a text.",
             parser=str,
             callback=_read_template,
         ),

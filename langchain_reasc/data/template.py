@@ -1,21 +1,16 @@
 """Prompt templates: messages with ``{question}`` in them."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, convert_to_messages
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.files import parse_json, read_text
+from langchain_reasc.files import read_text
 
 PLACEHOLDER = "{question}"
 """Where a template has the question."""
-_SHAPE = (
-    f'a text with {PLACEHOLDER} in it, a file that holds one, or a .json file with [{{"role": ..., "content": ...}}]'
-)
 
 
 @dataclass(frozen=True)
@@ -39,20 +34,20 @@ class Template:
         """Return the template that ``--template`` names.
 
         Args:
-            given: a text with ``{question}`` in it, a file that holds one, or a ``.json`` file with a list of messages.
+            given: a text with ``{question}`` in it, or a file that holds one.
 
         Raises:
-            ConfigurationError: no such file, no ``{question}``, or an unknown role.
+            ConfigurationError: no such file, no ``{question}``, or a file of JSON.
         """
-        turns: list[BaseMessage] = []
         if _is_file(given):
-            text = _text_of(Path(given))
-            turns = _messages_of(text, given) if given.lower().endswith(".json") else [HumanMessage(text.strip("\n"))]
-        elif PLACEHOLDER in given:
-            turns = [HumanMessage(given)]
-        else:
-            raise ConfigurationError(f"{given!r} is neither a file nor a template; give {_SHAPE}")
-        return cls(turns)
+            if given.lower().endswith(".json"):
+                raise ConfigurationError(f"{given} is JSON; a template is a text file with {PLACEHOLDER} in it")
+            return cls([HumanMessage(_text_of(Path(given)).strip("\n"))])
+        if PLACEHOLDER in given:
+            return cls([HumanMessage(given)])
+        raise ConfigurationError(
+            f"{given!r} is neither a file nor a template; give a text with {PLACEHOLDER} in it, or a file that holds one"
+        )
 
     def after(self, system: str | None) -> "Template":
         """Return this template with a system message before it.
@@ -90,18 +85,3 @@ def _text_of(path: Path) -> str:
         return read_text(path, encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"cannot read the template {path}: {error}") from error
-
-
-def _messages_of(text: str, source: str) -> list[BaseMessage]:
-    try:
-        listed: Any = parse_json(text)
-    except json.JSONDecodeError as error:
-        raise ConfigurationError(f"{source}, line {error.lineno} is not valid JSON: {error.msg}") from None
-    except ValueError as error:
-        raise ConfigurationError(f"{source} cannot be read: {error}") from None
-    if not isinstance(listed, list) or not listed:
-        raise ConfigurationError(f"{source} does not hold a list of messages; a template is {_SHAPE}")
-    try:
-        return convert_to_messages(listed)
-    except (ValueError, TypeError, NotImplementedError) as error:
-        raise ConfigurationError(f"{source} holds an invalid message: {str(error).splitlines()[0]}") from None

@@ -1,20 +1,12 @@
 """Templates: what is read, asked and refused."""
 
-import json
 from pathlib import Path
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import HumanMessage, SystemMessage
 
 from langchain_reasc.data import Template
 from langchain_reasc.exceptions import ConfigurationError
-
-TURNS = [
-    {"role": "system", "content": "Add."},
-    {"role": "user", "content": "Q: 1 + 1?"},
-    {"role": "assistant", "content": "\\boxed{2}"},
-    {"role": "user", "content": "Q: {question}"},
-]
 
 
 def test_a_text_stands_around_the_question() -> None:
@@ -23,19 +15,10 @@ def test_a_text_stands_around_the_question() -> None:
     assert template.fixed == [("human", 'Answer as {"n": ...}.\n{question}\nThink.')]
 
 
-def test_a_file_holds_a_text_or_messages(tmp_path: Path) -> None:
+def test_a_file_holds_a_text(tmp_path: Path) -> None:
     text = tmp_path / "prompt.txt"
     text.write_text("Q: {question}\n", encoding="utf-8")
     assert Template.from_option(str(text)).messages("1?") == [HumanMessage("Q: 1?")]
-    listed = tmp_path / "shots.json"
-    listed.write_text(json.dumps(TURNS), encoding="utf-8")
-    assert Template.from_option(str(listed)).messages("3 + 4?") == [
-        SystemMessage("Add."),
-        HumanMessage("Q: 1 + 1?"),
-        AIMessage("\\boxed{2}"),
-        HumanMessage("Q: 3 + 4?"),
-    ]
-    assert [role for role, _ in Template.from_option(str(listed)).fixed] == ["system", "human", "ai", "human"]
 
 
 def test_a_question_that_speaks_of_the_placeholder_is_left_as_it_is() -> None:
@@ -49,23 +32,12 @@ def test_a_system_message_goes_in_front_of_a_template_that_has_none() -> None:
         Template([SystemMessage("Add."), HumanMessage("{question}")]).after("Be brief.")
 
 
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        ("no place for it", "the template has no {question} in it"),
-        ("[", "line 1 is not valid JSON"),
-        ('{"role": "user"}', "does not hold a list of messages"),
-        ('[{"role": "wizard", "content": "{question}"}]', "wizard"),
-        ("[3]", "holds an invalid message"),
-        ('[{"role": "user", "content": [{"type": "text", "text": "{question}"}]}]', "hold text"),
-    ],
-)
-def test_what_is_no_template_is_refused(tmp_path: Path, content: str, says: str) -> None:
-    path = tmp_path / ("t.txt" if "place" in content else "t.json")
-    path.write_text(content, encoding="utf-8")
-    with pytest.raises(ConfigurationError) as refused:
+@pytest.mark.parametrize("name", ["t.txt", "t.json"])
+def test_what_is_no_template_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text('["no place for it"]', encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=r"\{question\}"):
         Template.from_option(str(path))
-    assert says in str(refused.value)
 
 
 @pytest.mark.parametrize("given", ["missing.txt", "a text without the place" * 200])
