@@ -11,6 +11,7 @@ from typer.main import get_group
 from langchain_reasc._version import __version__
 from langchain_reasc.cli import ask, calibrate, inspect, probe
 from langchain_reasc.cli.console import prepare_streams, print_error, stderr
+from langchain_reasc.cli.help import Command, command_showing
 from langchain_reasc.cli.options import with_groups
 from langchain_reasc.exceptions import ConfigurationError, ReASCError, how_to_install
 
@@ -84,8 +85,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings=_HELP_OPTIONS,
 )
-for command in (ask.ask, calibrate.calibrate, inspect.inspect, probe.probe):
-    app.command(help=_reflowed(command.__doc__ or ""))(with_groups(command))
+app.command(
+    cls=command_showing(ask.SHOWN), help=_reflowed(ask.ask.__doc__ or ""), epilog="All options are in docs/ask.md."
+)(with_groups(ask.ask))
+for command in (calibrate.calibrate, inspect.inspect, probe.probe):
+    app.command(cls=Command, help=_reflowed(command.__doc__ or ""))(with_groups(command))
 
 
 _LAB = ("demo", "record", "grade", "bench", "replay", "report", "pool", "plot")
@@ -104,7 +108,7 @@ def _registered() -> typer.Typer:
         missing.discard(entry.name)
         panel = None if entry.name == "serve" else "Laboratory"
         if callable(command):
-            registered.command(entry.name, help=_reflowed(command.__doc__ or ""), rich_help_panel=panel)(
+            registered.command(entry.name, cls=Command, help=_reflowed(command.__doc__ or ""), rich_help_panel=panel)(
                 with_groups(command)
             )
             continue
@@ -115,7 +119,7 @@ def _registered() -> typer.Typer:
             context_settings=_HELP_OPTIONS,
         )
         for operation in command.COMMANDS:
-            several.command(operation.__name__.strip("_"), help=_reflowed(operation.__doc__ or ""))(
+            several.command(operation.__name__.strip("_"), cls=Command, help=_reflowed(operation.__doc__ or ""))(
                 with_groups(operation)
             )
         registered.add_typer(several, name=entry.name, rich_help_panel=panel)

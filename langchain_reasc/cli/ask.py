@@ -1,7 +1,7 @@
 """``reasc ask``: answer a question, and print the cost and why sampling stopped."""
 
 import os
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from langchain_reasc.method.stopping import Decision
     from langchain_reasc.runnable.result import ReASCResult, SampledResponse
 
+SHOWN: Final = {
+    "Model": ("model", "url", "escalate_to"),
+    "Question": ("system", "answer"),
+    "Decision": ("calibration", "max_samples"),
+    "Output": ("trace", "as_json"),
+}
+"""The options that the help shows; docs/ask.md has them all."""
 _UNDECIDED = 3  # exit code
 _OF_RESPONSE = ("answer", "score", "weight", "status", "used", "output_tokens")
 
@@ -35,7 +42,7 @@ def ask(
         ),
     ] = None,
     allow_mismatch: Annotated[
-        bool, typer.Option("--allow-mismatch", help="Use a calibration that was measured on something else.")
+        bool, typer.Option(help="Use a calibration that was measured on something else.")
     ] = False,
     rule: Annotated[
         str | None,
@@ -48,7 +55,7 @@ def ask(
     concurrency: Annotated[int, typer.Option(min=1, help="Samples drawn at once.")] = 4,
     asking: PromptOptions,
     seed: Annotated[int | None, typer.Option(min=0, help="For the same samples each time.")] = None,
-    trace: Annotated[bool, typer.Option("--trace", help="Show the samples as they arrive.")] = False,
+    trace: Annotated[bool, typer.Option(help="Show the samples as they arrive.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Answer one question, sampling only until the evidence is sufficient.

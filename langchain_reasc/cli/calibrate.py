@@ -45,7 +45,7 @@ def calibrate(
     *,
     unlabelled: Annotated[
         bool,
-        typer.Option("--unlabelled", help="DATA has right answers to no question, or only where --answer-field is."),
+        typer.Option(help="DATA has right answers to no question, or only where --answer-field is."),
     ] = False,
     source: ModelOptions,
     larger: LearnedLargerModelOptions,

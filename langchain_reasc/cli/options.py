@@ -139,7 +139,7 @@ CalibrationMethod = Annotated[
         callback=one_of("paper"),
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+AsJson = Annotated[bool, typer.Option("--json/--no-json", help="Print everything as JSON.")]
 
 
 def measure_spec(signal: str, score: str, window: int) -> "Measure | Literal['auto']":

@@ -45,9 +45,8 @@ class Template:
             return cls([HumanMessage(_text_of(Path(given)).strip("\n"))])
         if PLACEHOLDER in given:
             return cls([HumanMessage(given)])
-        raise ConfigurationError(
-            f"{given!r} is neither a file nor a template; give a text with {PLACEHOLDER} in it, or a file that holds one"
-        )
+        shape = f"a text with {PLACEHOLDER} in it, or a file with such a text"
+        raise ConfigurationError(f"{given!r} is neither a file nor a template; give {shape}")
 
     def after(self, system: str | None) -> "Template":
         """Return this template with a system message before it.

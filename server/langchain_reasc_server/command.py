@@ -102,7 +102,7 @@ def serve(
         source=source,
         upstream=behind,
         larger=larger,
-        votes=voting.votes(shipped=source.is_shipped and behind.gguf is None),
+        votes=voting.votes(shipped=source.is_shipped),
         limits=limits,
         ping=ping,
         traces=traces,

@@ -102,7 +102,6 @@ def _in_toml(value: Any) -> str:
 class UpstreamOptions:
     """The upstream server or model."""
 
-    gguf: Annotated[Path | None, typer.Option(metavar="FILE", help="The same as --model FILE.")] = None
     preset: Annotated[
         str | None,
         typer.Option(
@@ -119,10 +118,6 @@ class UpstreamOptions:
 
     def open(self, source: ModelOptions) -> AbstractContextManager[Any]:
         """Open the model. Its name is optional if the server has only one model."""
-        if self.gguf is not None:
-            if source.model is not None or source.url or source.model_class:
-                raise ConfigurationError("--gguf names the model already; leave out --model, --url and --model-class")
-            source.model = str(self.gguf)
         if not source.url:
             for name in ("preset", "pass_keys"):
                 if getattr(self, name):

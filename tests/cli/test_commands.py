@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from lab.pools.synthetic import write_pool
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from cli.chat_models import OBEYED
@@ -29,6 +31,15 @@ def test_help_teaches_with_examples() -> None:
         shown = reasc(*command.split(), "--help").stdout
         assert "Examples" in shown and f"reasc {command} " in shown
     assert reasc("--version").stdout.startswith("reasc 0.")
+
+
+def test_ask_shows_ten_options_and_all_stand_on_their_page() -> None:
+    shown = reasc("ask", "--help").stdout
+    page = (Path(__file__).parents[2] / "docs" / "ask.md").read_text(encoding="utf-8")
+    assert len(re.findall(r"^│ --", shown, re.MULTILINE)) <= 10 and "<bool>" not in shown
+    hidden = get_command(app).commands["ask"].params  # type: ignore[attr-defined]
+    for option in (name for param in hidden for name in param.opts if name.startswith("--")):
+        assert f"`{option}`" in page, option
 
 
 def test_a_shell_completes_commands_and_options() -> None:

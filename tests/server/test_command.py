@@ -158,7 +158,7 @@ def test_answers_of_the_shipped_model_are_numbers_and_those_of_another_are_messa
     pytest.importorskip("llama_cpp")
     assert "answers in text (number)" in run("--check")
     assert "answers in text (choice)" in run("--check", "--answer", "choice")
-    for other in (("--answer", "message"), ("--gguf", embedded_model_path())):
+    for other in (("--answer", "message"), ("--model", embedded_model_path())):
         assert "answers in text" not in run("--check", *other)
 
 
@@ -181,7 +181,6 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "an unknown name in the file": (("--config", "FILE"), "FILE:1 sets 'vibes', which is not an option"),
     "an unknown kind of log": (("--log", "everything"), "'requests', 'errors' or 'none', got 'everything'"),
     "no such file": (("--config", "nowhere.toml"), "cannot read nowhere.toml"),
-    "two models": (("--gguf", "a.gguf", "--model", "b"), "--gguf names the model already"),
     "learning and not": (("--no-learning", "--state", "s.json"), "--no-learning excludes"),
     "a calibration without a name": (("--offer", "c.json"), "--offer takes NAME=FILE, got 'c.json'"),
     "no such calibration": (("--offer", "math=no-such.json"), "no-such.json"),
