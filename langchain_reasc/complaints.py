@@ -49,14 +49,6 @@ _OTHER_NAMES: Final = (
     ("key_variable", "api_key", "key"),
 )
 """Names of the same option in different programs and libraries, our own name first."""
-_REMOVED: Final = {
-    "confidence": "give rule=ASC(0.99), or with a calibration rule=calibration.rule(confidence=0.99)",
-    "cut_weak": "weak samples are no longer cut in the middle; leave it out",
-    "time_budget": "set timeout",
-    "token_budget": "set max_samples and the model's max_tokens; for a batch total_tokens, for an agent max_run_tokens",
-}
-"""Removed options -> what to do instead."""
-
 _UNION_MEMBER: Final = re.compile(r".*[\[(].*|str|int|float|bool|callable", re.DOTALL)
 """Names in an error's location that are members of a union, not fields."""
 _SECRET: Final = re.compile(r"key|headers|secret|passw|authorization|(api|access|auth)_?token")
@@ -99,13 +91,11 @@ def check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:
     """Refuse names that are unknown; ``what`` says what they are.
 
     Raises:
-        ConfigurationError: the message suggests another name, or says why the option was removed.
+        ConfigurationError: the message suggests another name.
     """
     names = set(known)
     for name in given:
         if name not in names:
-            if name in _REMOVED:
-                raise ConfigurationError(f"{what} {name!r} was removed: {_REMOVED[name]}")
             raise ConfigurationError(f"unknown {what} {name!r}; {suggestion(name, sorted(names))}")
 
 

@@ -167,12 +167,6 @@ class ToolVotes:
         return not set(names_of(path, tool)).isdisjoint(self.exclude_args)
 
 
-def canonical_calls(answer: str) -> str | None:
-    """Return the calls in an answer in canonical form, or None if the answer is not a list of calls."""
-    calls = _calls_in(answer)
-    return None if calls is None else _spelled(calls)
-
-
 def kind_of(answer: str | None) -> str | None:
     """Return which tools an answer calls, or None if the answer is not a list of calls."""
     calls = None if answer is None else _calls_in(answer)

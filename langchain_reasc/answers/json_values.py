@@ -98,12 +98,6 @@ def _descend(value: Any, keys: Sequence[str]) -> Any:
     return value
 
 
-def parsed_object(text: str) -> dict[str, Any] | None:
-    """Parse a text that is one object; return None for anything else. NaN and infinities become null."""
-    value = parsed_value(text)
-    return value if isinstance(value, dict) else None
-
-
 def parsed_value(text: str) -> Structure | None:
     """Parse a text that is one object or list; return None for anything else. NaN and infinities become null."""
     try:

@@ -21,19 +21,6 @@ def test_the_typed_keywords_are_the_options() -> None:
     assert {name: hints[name] for name in get_type_hints(VoteOptions)} == get_type_hints(VoteOptions)
 
 
-@pytest.mark.parametrize(
-    ("removed", "instead"),
-    [
-        ({"confidence": 0.9}, r"rule=ASC\(0.99\)"),
-        ({"token_budget": 1000}, "total_tokens, for an agent max_run_tokens"),
-        ({"time_budget": 1.0}, "set timeout"),
-    ],
-)
-def test_what_was_removed_says_what_to_use_instead(removed: dict[str, Any], instead: str) -> None:
-    with pytest.raises(ConfigurationError, match=instead):
-        ReASCRunnable(model=saying("1"), **removed)
-
-
 @pytest.mark.parametrize("calibration", ["online", "mixture"])
 def test_copies_learn_together_and_what_asks_otherwise_learns_apart(calibration: str) -> None:
     options: Any = {"model": saying("1"), "calibration": calibration}
