@@ -15,7 +15,14 @@ from typing import ClassVar, Literal
 
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
 from langchain_reasc.method.decision import BLANK, Decision, Reason, Response, decide_by_kind, joined
-from langchain_reasc.method.evidence import WEIGHTS, Standardizer, evidence_by_answer, leader, posterior
+from langchain_reasc.method.evidence import (
+    WEIGHTS,
+    Standardizer,
+    check_weight,
+    evidence_by_answer,
+    leader,
+    posterior,
+)
 
 __all__ = [
     "ASC",
@@ -243,8 +250,7 @@ class ReASC(StoppingRule):
     def __post_init__(self) -> None:
         check_probability("confidence", self.confidence)
         check_on_missing(self.on_missing_confidence)
-        if self.weight not in WEIGHTS:
-            raise ConfigurationError(f"unknown weight {self.weight!r}; choose one of {', '.join(WEIGHTS)}")
+        check_weight(self.weight)
         if not self.statistics.std > 0:
             raise ConfigurationError(f"σ must be above zero, got {self.statistics.std}")
 
@@ -263,7 +269,7 @@ class ReASC(StoppingRule):
         return replace(votes, stop=True, reason="evidence") if votes.posterior >= self.confidence else votes
 
     def weights(self, responses: Sequence[Response]) -> list[float]:
-        """Return ``max(1, exp(λ z))`` for each response, or another formula by ``weight``."""
+        """Return ``max(1, exp(λ z))`` for each response, or one if ``weight`` is ``"count"``."""
         return [self._weight(response) for response in responses]
 
     def _weight(self, response: Response) -> float:
@@ -275,7 +281,11 @@ class ReASC(StoppingRule):
             if self.on_missing_confidence == "error" and self.weight != "count":
                 raise missing_score()
             return 1.0
-        return WEIGHTS[self.weight](response.score, self.statistics)
+        return self.weight_of(response.score)
+
+    def weight_of(self, score: float) -> float:
+        """Return the weight of a response with this score."""
+        return WEIGHTS[self.weight](score, self.statistics)
 
 
 @dataclass(frozen=True)
