@@ -22,6 +22,7 @@ from langchain_reasc.method.evidence import (
     evidence_by_answer,
     leader,
     posterior,
+    two_largest,
 )
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Decision",
     "FirstAccepted",
     "FixedBudget",
+    "Lead",
     "OnMissing",
     "ReASC",
     "Response",
@@ -223,6 +225,43 @@ class ESC(StoppingRule):
             if len(answers) == 1 and answers.isdisjoint({None, BLANK}):
                 return replace(votes, stop=True, reason="window", answer=answers.pop())
         return votes
+
+
+@dataclass(frozen=True)
+class Lead(StoppingRule):
+    """Stop when the leader has ``k`` votes more than every other answer.
+
+    This is the rule of MAKER (Meyerson et al. 2025; arXiv 2511.09030), whose runs had k = 3. If each response is right
+    with probability p, and all wrong responses agree, this is the gambler's ruin, and the leader is right with
+    probability ``1 / (1 + ((1 − p) / p)^k)``. A lead of 2 takes fewer samples, a lead of 3 is safer. The posterior is
+    that of Eq. 5. The rule itself does not stop at the end of the budget; combine it with :class:`Cap`.
+
+    Attributes:
+        k: the lead in votes, at least 1.
+
+    Raises:
+        ConfigurationError: k is not an integer, or below 1.
+    """
+
+    name: ClassVar[str] = "lead"
+    k: int = 3
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.k, Integral) or self.k < 1:
+            raise ConfigurationError(f"k must be an integer >= 1, the lead in votes; got {self.k}")
+
+    @property
+    def earliest(self) -> int:
+        return self.k
+
+    @property
+    def may_accept_first(self) -> bool:
+        return self.k == 1
+
+    def __call__(self, responses: Sequence[Response]) -> Decision:
+        votes = self.tally(responses)
+        first, second = two_largest(votes.evidence)
+        return replace(votes, stop=True, reason="evidence") if first - second >= self.k else votes
 
 
 @dataclass(frozen=True)
