@@ -9,12 +9,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 from langchain_reasc_lab.replay.methods import MIXTURE, OFFLINE, ONLINE, SAFEGUARDED
-from langchain_reasc_lab.rules import AheadBy, LAggregated
 from langchain_reasc_lab.simulation.pools import Responses
 
 from langchain_reasc.calibration import Calibration, Observation, calibrate_mixture, calibrate_offline, fit
 from langchain_reasc.exceptions import CalibrationDataError
-from langchain_reasc.method import ASC, CannotCatchUp, Cap, FiniteHorizon, Measure, StoppingRule, decide
+from langchain_reasc.method import ASC, CannotCatchUp, Cap, FiniteHorizon, Lead, Measure, StoppingRule, decide
 
 Integers = npt.NDArray[np.int64]
 Configuration = Callable[[Responses], tuple[StoppingRule, int]]
@@ -98,20 +97,11 @@ def _consensus(measures: Sequence[Measure]) -> Configuration:
     return learned
 
 
-def _l_aggregated(warm_up: Responses) -> tuple[StoppingRule, int]:
-    """L = 3 at one of its paper's thresholds, from all answers to the warm-up; ASC if there is none."""
-    answered = (row[row >= 0] for row in warm_up.answers)
-    try:
-        return LAggregated.of_counts([np.unique(row, return_counts=True)[1].tolist() for row in answered], 0.975), 0
-    except CalibrationDataError:
-        return ASC(), 0
-
-
 CONFIGURATIONS: Final[dict[str, Configuration]] = {
     "Finite horizon (.97)": lambda warm_up: (FiniteHorizon(0.97), 0),
     "Finite horizon (.95)": lambda warm_up: (FiniteHorizon(0.95), 0),
-    "Ahead by 3": lambda warm_up: (AheadBy(3), 0),
-    "L = 3 (.975)": _l_aggregated,
+    "Lead of 2": lambda warm_up: (Lead(2), 0),
+    "Lead of 3": lambda warm_up: (Lead(3), 0),
     "ASC or cannot catch up": lambda warm_up: (ASC() | CannotCatchUp(), 0),
     OFFLINE: _calibrated(_paper),
     SAFEGUARDED: _calibrated(_offline),

@@ -19,12 +19,11 @@ from langchain_reasc_lab.replay.arrangement import COLUMNS, Arrangement, Recorde
 from langchain_reasc_lab.replay.methods import Method
 from langchain_reasc_lab.replay.recordings import open_recording, recordings_in
 from langchain_reasc_lab.replay.replay import budget_of, splits
-from langchain_reasc_lab.rules import AheadBy
 
 from benchmarks.command import parser_of
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import PoolError
-from langchain_reasc.method import Cap, FiniteHorizon, FixedBudget, StoppingRule
+from langchain_reasc.method import Cap, FiniteHorizon, FixedBudget, Lead, StoppingRule
 
 VALUES: dict[str, tuple[Any, ...]] = {
     "FiniteHorizon's confidence, or lead": (0.97, 0.9, 0.95, 0.98, 0.99, 2, 3),
@@ -37,7 +36,7 @@ QUESTIONS = 300
 
 def uncalibrated(value: float, budget: int) -> StoppingRule:
     """Return FiniteHorizon at a confidence, or the rule that stops at a lead of 1 vote or more."""
-    return (AheadBy(int(value)) if value >= 1 else FiniteHorizon(value, budget)) | Cap(budget)
+    return (Lead(int(value)) if value >= 1 else FiniteHorizon(value, budget)) | Cap(budget)
 
 
 def at_threshold(threshold: float, budget: int, calibration: Calibration) -> StoppingRule:

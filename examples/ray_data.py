@@ -22,7 +22,7 @@ On a real cluster of GPUs, with vLLM or SGLang:
    concurrency x samples. Choose as many as fill the servers' batches (vLLM's --max-num-seqs, 256 by default, times the
    replicas), and no more.
 
-One process receives and writes all answers: `python -m benchmarks.recording_on_ray` measures how many it can write.
+One process receives and writes all answers.
 """
 
 import argparse

@@ -20,10 +20,9 @@ if TYPE_CHECKING:
         save_calibration,
     )
     from langchain_reasc.exceptions import ReASCError
-    from langchain_reasc.method.bayesian_vote import BayesianVote
     from langchain_reasc.method.confidence import Measure
     from langchain_reasc.method.horizon import CannotCatchUp, FiniteHorizon
-    from langchain_reasc.method.stopping import ASC, ESC, Cap, Decision, FixedBudget, ReASC, Response, decide
+    from langchain_reasc.method.stopping import ASC, ESC, Cap, Decision, FixedBudget, Lead, ReASC, Response, decide
     from langchain_reasc.models.integrations import Integration, register_integration
     from langchain_reasc.models.payloads import register_reader
     from langchain_reasc.runnable import ReASCAnswerParser, ReASCResult, ReASCRunnable, SampledResponse
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ASC",
     "ESC",
-    "BayesianVote",
     "Calibration",
     "CannotCatchUp",
     "Cap",
@@ -41,6 +39,7 @@ __all__ = [
     "FiniteHorizon",
     "FixedBudget",
     "Integration",
+    "Lead",
     "Measure",
     "ReASC",
     "ReASCAnswerParser",
@@ -67,10 +66,9 @@ _LAZY: Final = {
     "agents.middleware": "ReASCMiddleware",
     "calibration": "Calibration calibrate_mixture calibrate_offline load_calibration save_calibration",
     "exceptions": "ReASCError",
-    "method.bayesian_vote": "BayesianVote",
     "method.confidence": "Measure",
     "method.horizon": "CannotCatchUp FiniteHorizon",
-    "method.stopping": "ASC ESC Cap Decision FixedBudget ReASC Response decide",
+    "method.stopping": "ASC ESC Cap Decision FixedBudget Lead ReASC Response decide",
     "models.integrations": "Integration register_integration",
     "models.payloads": "register_reader",
     "runnable.calibrate": "acalibrate calibrate",

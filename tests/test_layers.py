@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 CORE = "method answers data models calibration sampling runnable agents cli"
-LAB = "data rules pools replay escalation simulation report cli"
+LAB = "data pools replay escalation simulation report cli"
 LLAMA_CPP = "native grammar sampling engine tools prompts"
 ORDERS = {
     "langchain_reasc": CORE.split(),
@@ -18,7 +18,7 @@ ORDERS = {
 }
 FIRST = {
     *("exceptions", "_lazy", "_version", "complaints", "database", "files"),
-    *("langchain_internals", "threads"),
+    *("langchain_internals", "rules", "threads"),
 }
 """Modules beside the packages that any of them may import; the others stand above all packages."""
 

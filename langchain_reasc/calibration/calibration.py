@@ -25,7 +25,7 @@ from langchain_reasc.calibration.parts import (
 from langchain_reasc.calibration.stored_rule import RuleBlock, SupportCurve
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import SCORES, SPAN_SCORES, Measure
-from langchain_reasc.method.evidence import WEIGHTS, Standardizer, check_weight
+from langchain_reasc.method.evidence import WEIGHTS, Standardizer
 from langchain_reasc.method.stopping import (
     ASC,
     DEFAULT_BUDGET,
@@ -178,8 +178,6 @@ class Calibration(Record):
         given = {value is None for value in (self.signal, self.score, self.window, self.mean, self.std)}
         if len(given) > 1 or (self.signal is None and self.method != "consensus"):
             raise ValueError("signal, score, window, mean and std are null together, and only by consensus")
-        if self.mean is not None:
-            check_weight(self.weight, self.mean)
         return self
 
     @property

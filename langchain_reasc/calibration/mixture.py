@@ -66,10 +66,10 @@ def calibrate_mixture(
 
     Raises:
         CalibrationDataError: fewer than 2 responses, a score that is not finite, or all scores equal.
-        ConfigurationError: ``weight`` is unknown, or cannot be had of such scores.
+        ConfigurationError: ``weight`` is unknown.
     """
     values = checked_scores(scores, p_target)
-    check_weight(weight, float(values.mean()))
+    check_weight(weight)
     mixture = fit_mixture(values, components, seed) if values.size >= FEWEST_FOR_MIXTURE else None
     return Calibration.now(
         measure,

@@ -77,12 +77,12 @@ def calibrate_offline(
 
     Raises:
         CalibrationDataError: fewer than 2 responses, a score that is not finite, or all scores equal.
-        ConfigurationError: ``weight`` is unknown, or cannot be had of such scores.
+        ConfigurationError: ``weight`` is unknown.
     """
     values, labels = checked_scores(scores, p_target), np.asarray(correct, dtype=bool)
     if labels.shape != values.shape:
         raise CalibrationDataError(f"{values.size} scores but {labels.size} labels; each response needs one of each")
-    check_weight(weight, float(values.mean()))
+    check_weight(weight)
     auroc = auroc_with_interval(values, labels, cross_validated=cross_validated)
     return Calibration.now(
         measure,

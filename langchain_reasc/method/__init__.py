@@ -1,13 +1,11 @@
 """The method as pure functions, from token signals to a decision, without LangChain or models.
 
 ``token_signals`` → ``confidence`` (one score per response) → ``evidence`` (the weight of a response) → ``stopping``
-(continue or stop). ``horizon``, ``bayesian_vote``, ``agreement``, ``value`` and ``race`` are further rules, and
-``registry`` finds rules by name. ``fields`` and ``never_agrees`` decide on answers in parts. Import all public names
-from here.
+(continue or stop). ``horizon``, ``agreement``, ``value`` and ``race`` are further rules, and ``registry`` finds rules
+by name. ``fields`` and ``never_agrees`` decide on answers in parts. Import all public names from here.
 """
 
 from langchain_reasc.method.agreement import *  # noqa: F403
-from langchain_reasc.method.bayesian_vote import *  # noqa: F403
 from langchain_reasc.method.confidence import *  # noqa: F403
 from langchain_reasc.method.decision import *  # noqa: F403
 from langchain_reasc.method.evidence import *  # noqa: F403

@@ -1,16 +1,15 @@
 """Weigh votes by the log-odds of being right, and compute the posterior of the leading answer."""
 
 import math
-from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.decision import Decision, Response
-from langchain_reasc.method.evidence import Standardizer, evidence_by_answer, leader
+from langchain_reasc.method.evidence import evidence_by_answer, leader
 from langchain_reasc.method.stopping import (
     OnMissing,
     StoppingRule,
@@ -19,55 +18,7 @@ from langchain_reasc.method.stopping import (
     missing_score,
 )
 
-__all__ = ["BayesianVote", "LogOddsVote", "LogisticOdds", "Odds", "PointOdds", "probability_of_leader"]
-
-_LARGEST_LOGIT = 50.0  # e^50 to one decides any vote already
-
-
-class Odds(Protocol):
-    """Map a response's score to its log-odds of being right."""
-
-    @property
-    def average(self) -> float:
-        """The log-odds of a response without a score."""
-        ...
-
-    def __call__(self, score: float) -> float:
-        """Return the log-odds of a response with this score."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class LogisticOdds:
-    """Log-odds by logistic regression: logit p = slope · z + intercept, with z = (S − μ) / σ.
-
-    Attributes:
-        statistics: μ and σ of the scores.
-        slope: the increase per standard deviation.
-        intercept: the log-odds of a response with an average score.
-    """
-
-    statistics: Standardizer
-    slope: float
-    intercept: float
-
-    def __post_init__(self) -> None:
-        if not self.statistics.std > 0:
-            raise ConfigurationError(f"σ must be above zero, got {self.statistics.std}")
-        if not (math.isfinite(self.slope) and math.isfinite(self.intercept)):
-            raise ConfigurationError(
-                f"slope and intercept must be finite numbers, got {self.slope} and {self.intercept}"
-            )
-
-    @property
-    def average(self) -> float:
-        """The intercept."""
-        return self.intercept
-
-    def __call__(self, score: float) -> float:
-        """Return logit p, at most e^50 to one either way."""
-        logit = self.slope * self.statistics.z(score) + self.intercept
-        return max(-_LARGEST_LOGIT, min(_LARGEST_LOGIT, logit))
+__all__ = ["BayesianVote", "PointOdds", "probability_of_leader"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,75 +51,7 @@ class PointOdds:
 
 
 @dataclass(frozen=True)
-class LogOddsVote(StoppingRule):
-    """Base class of rules that weigh a response by its odds of being right.
-
-    Attributes:
-        odds: maps a score to the log-odds of being right.
-        threshold: the P(leader) at which sampling stops.
-        on_missing_confidence: ``"error"``, or ``"count"`` to count a response without a score as an average one.
-
-    Raises:
-        ConfigurationError: a parameter is out of range.
-    """
-
-    odds: Odds
-    threshold: float = 0.99
-    _: KW_ONLY
-    on_missing_confidence: OnMissing = "error"
-
-    def __post_init__(self) -> None:
-        check_probability("threshold", self.threshold)
-        check_on_missing(self.on_missing_confidence)
-
-    @property
-    def may_accept_first(self) -> bool:
-        return True
-
-    @property
-    def reads_scores(self) -> bool:
-        return True
-
-    def __call__(self, responses: Sequence[Response]) -> Decision:
-        answers = [response.answer for response in responses]
-        evidence = evidence_by_answer(zip(answers, self._log_weights(responses), strict=True))
-        certain = probability_of_leader(evidence, unseen=self._unseen(evidence))
-        only_cut_off = len(responses) == 1 and responses[0].cut_off
-        stop = certain >= self.threshold and not only_cut_off
-        return Decision(
-            stop, leader(evidence), "evidence" if stop else None, len(responses), evidence, posterior=certain
-        )
-
-    def weights(self, responses: Sequence[Response]) -> list[float]:
-        """Return the log-weight of each response, or zero if the log-weight is negative."""
-        return [max(0.0, weight) for weight in self._log_weights(responses)]
-
-    def log_odds(self, score: float | None) -> float:
-        """Return the log-odds of a response that votes.
-
-        Raises:
-            LogprobsUnavailable: the response has no score, and ``on_missing_confidence`` is ``"error"``.
-        """
-        if score is not None:
-            return self.odds(score)
-        if self.on_missing_confidence == "error":
-            raise missing_score()
-        return self.odds.average
-
-    def _log_odds_of(self, response: Response) -> float:
-        """Return the log-odds of a response that votes; those of an average one if it is blank."""
-        return self.odds.average if response.blank else self.log_odds(response.score)
-
-    @abstractmethod
-    def _log_weights(self, responses: Sequence[Response]) -> list[float]:
-        """Return ℓ of each response; zero for a response without a vote."""
-
-    def _unseen(self, evidence: Mapping[str, float]) -> float:
-        return 1.0
-
-
-@dataclass(frozen=True)
-class BayesianVote(LogOddsVote):
+class BayesianVote(StoppingRule):
     """Stop when the leader is right with a probability of at least ``threshold``.
 
     A response that is right with probability p, and otherwise names each of K wrong answers equally often, multiplies
@@ -182,39 +65,81 @@ class BayesianVote(LogOddsVote):
     responses err independently. If wrong answers agree with each other, it is too high.
 
     Attributes:
+        odds: maps a score to the log-odds of being right.
+        threshold: the P(leader) at which sampling stops.
+        on_missing_confidence: ``"error"``, or ``"count"`` to count a response without a score as an average one.
         alternatives: K, the number of wrong answers that a wrong response may name.
         floor: c, the least weight of a response; never below zero.
+
+    Raises:
+        ConfigurationError: a parameter is out of range.
     """
 
     name: ClassVar[str] = "bayesian_vote"
+    odds: PointOdds
+    threshold: float = 0.99
     alternatives: float = 5.0
     floor: float = 0.5
+    _: KW_ONLY
+    on_missing_confidence: OnMissing = "error"
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        check_probability("threshold", self.threshold)
+        check_on_missing(self.on_missing_confidence)
         if not 1 <= self.alternatives < math.inf:
             raise ConfigurationError(f"alternatives must be a finite number >= 1, got {self.alternatives}")
         if not 0 <= self.floor < math.inf:
             raise ConfigurationError(f"floor must be a finite number >= 0, got {self.floor}")
 
-    def _log_weights(self, responses: Sequence[Response]) -> list[float]:
-        equal = math.log(self.alternatives)
-        return [
-            0.0 if one.answer is None or one.not_voted else max(self.floor, self._log_odds_of(one) + equal)
-            for one in responses
-        ]
+    @property
+    def may_accept_first(self) -> bool:
+        return True
+
+    @property
+    def reads_scores(self) -> bool:
+        return True
+
+    def __call__(self, responses: Sequence[Response]) -> Decision:
+        answers = [response.answer for response in responses]
+        evidence = evidence_by_answer(zip(answers, self.weights(responses), strict=True))
+        certain = probability_of_leader(evidence)
+        only_cut_off = len(responses) == 1 and responses[0].cut_off
+        stop = certain >= self.threshold and not only_cut_off
+        return Decision(
+            stop, leader(evidence), "evidence" if stop else None, len(responses), evidence, posterior=certain
+        )
+
+    def weights(self, responses: Sequence[Response]) -> list[float]:
+        """Return ℓ of each response; zero for a response without a vote."""
+        return [self._weight(response) for response in responses]
+
+    def _weight(self, response: Response) -> float:
+        if response.answer is None or response.not_voted:
+            return 0.0
+        return max(self.floor, self._log_odds(response) + math.log(self.alternatives))
+
+    def _log_odds(self, response: Response) -> float:
+        """Return the log-odds of a response that votes; those of an average one if it is blank."""
+        if response.blank:
+            return self.odds.average
+        if response.score is not None:
+            return self.odds(response.score)
+        if self.on_missing_confidence == "error":
+            raise missing_score()
+        return self.odds.average
 
 
-def probability_of_leader(evidence: Mapping[str, float], *, unseen: float = 1.0) -> float:
-    """Return ``max e^v / (unseen + Σ e^v)``, without overflow; 0 with no votes.
+def probability_of_leader(evidence: Mapping[str, float]) -> float:
+    """Return ``max e^v / (1 + Σ e^v)``, without overflow; 0 with no votes.
+
+    The 1 stands for an answer that no response has given yet.
 
     Args:
         evidence: answer -> summed log-weights.
-        unseen: the number of possible answers that no response has given yet.
     """
     if not evidence:
         return 0.0
     largest = max(evidence.values())
     scale = max(0.0, largest)
-    total = unseen * math.exp(-scale) + math.fsum(math.exp(weight - scale) for weight in evidence.values())
+    total = math.exp(-scale) + math.fsum(math.exp(weight - scale) for weight in evidence.values())
     return math.exp(largest - scale) / total

@@ -33,45 +33,24 @@ class Standardizer:
 
 
 def _reasc(score: float, by: Standardizer) -> float:
-    return max(1.0, _exponential(score, by))
-
-
-def _exponential(score: float, by: Standardizer) -> float:
-    return math.exp(min(by.scale * ((score - by.mean) / by.std), _LARGEST_EXPONENT))
-
-
-def _mean_normalized(score: float, by: Standardizer) -> float:
-    check_weight("mean", by.mean)
-    return max(0.0, score / by.mean)
-
-
-def _sigmoid(score: float, by: Standardizer) -> float:
-    exponent = max(-_LARGEST_EXPONENT, min(_LARGEST_EXPONENT, by.scale * by.z(score)))
-    return 1.0 / (1.0 + math.exp(-exponent))
+    return max(1.0, math.exp(min(by.scale * by.z(score), _LARGEST_EXPONENT)))
 
 
 WEIGHTS: Final[dict[str, Callable[[float, Standardizer], float]]] = {
     "reasc": _reasc,
-    "exponential": _exponential,
-    "mean": _mean_normalized,
-    "sigmoid": _sigmoid,
     "count": lambda score, by: 1.0,
 }
-"""Score -> weight: the paper's ``max(1, exp(λ z))``, the alternatives of its appendix, and ``count`` (ASC)."""
+"""Score -> weight: the paper's ``max(1, exp(λ z))``, and ``count`` (ASC)."""
 
 
-def check_weight(weight: str, mean: float) -> None:
-    """Require a known weight that works for scores with this mean.
+def check_weight(weight: str) -> None:
+    """Require a name in :data:`WEIGHTS`.
 
     Raises:
-        ConfigurationError: the weight is not in :data:`WEIGHTS`, or it divides by a mean that is not above zero.
+        ConfigurationError: the weight is unknown.
     """
     if weight not in WEIGHTS:
         raise ConfigurationError(f"unknown weight {weight!r}; choose one of {', '.join(WEIGHTS)}")
-    if weight == "mean" and mean <= 0:
-        raise ConfigurationError(
-            f"weight='mean' divides by the mean score, which is {mean:g}; it needs a signal above zero"
-        )
 
 
 def evidence_by_answer(votes: Iterable[tuple[str | None, float]]) -> dict[str, float]:

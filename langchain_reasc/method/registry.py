@@ -1,26 +1,22 @@
-"""Find stopping rules by name and parameters, as calibration files and the command line write them."""
+"""Find stopping rules by name and parameters, as ``rule=`` and the command line write them."""
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from importlib.metadata import entry_points
 from typing import Any, Final
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.bayesian_vote import BayesianVote, LogisticOdds
 from langchain_reasc.method.evidence import Standardizer
 from langchain_reasc.method.horizon import CannotCatchUp, FiniteHorizon
 from langchain_reasc.method.race import Race
-from langchain_reasc.method.stopping import ASC, ESC, Cap, ReASC, StoppingRule
+from langchain_reasc.method.stopping import ASC, ESC, Cap, Lead, ReASC, StoppingRule
 
 __all__ = ["rule_from_text", "rule_named", "rules"]
 
 _OWN: Final[dict[str, type[StoppingRule]]] = {
-    rule.name: rule for rule in (Cap, ASC, ESC, ReASC, FiniteHorizon, CannotCatchUp, BayesianVote, Race)
+    rule.name: rule for rule in (Cap, ASC, ESC, ReASC, FiniteHorizon, CannotCatchUp, Lead, Race)
 }
-_NESTED: Final[dict[str, type[Any]]] = {"statistics": Standardizer, "odds": LogisticOdds}
-"""Parameters that are replaced by their own parameters."""
 
 
 def rules() -> dict[str, type[StoppingRule]]:
@@ -34,8 +30,7 @@ def rule_named(name: str, parameters: Mapping[str, object] | None = None) -> Sto
 
     Args:
         name: a key of :func:`rules`.
-        parameters: name -> value. Instead of ``statistics``, give ``mean``, ``std`` and ``scale``; instead of ``odds``,
-            give these with ``slope`` and ``intercept``.
+        parameters: name -> value. Instead of ``statistics``, give ``mean``, ``std`` and ``scale``.
 
     Raises:
         ConfigurationError: the rule or a parameter is unknown, a parameter is missing, or a value is not allowed.
@@ -62,7 +57,7 @@ def rule_from_text(text: str, *, budget: int) -> StoppingRule:
 
     Args:
         text: the name, optionally followed by a colon and parameters ``name=value``, separated by commas. A value is
-            JSON or a text.
+            a number, ``true``, ``false``, ``null`` or a text.
         budget: the budget of the rule, if it has a budget and the text does not give one.
 
     Raises:
@@ -72,10 +67,10 @@ def rule_from_text(text: str, *, budget: int) -> StoppingRule:
     known = _OWN if name in _OWN else rules()
     parameters: dict[str, object] = {"budget": budget} if hasattr(known.get(name), "budget") else {}
     try:
-        for one in re.split(r",(?=\s*\w+\s*=)", listed) if listed else ():
-            parameter, equals, value = one.partition("=")
+        for assignment in listed.split(",") if listed else ():
+            parameter, equals, value = assignment.partition("=")
             if not equals:
-                raise ConfigurationError(f"{one!r} is not name=value")
+                raise ConfigurationError(f"{assignment!r} is not name=value")
             parameters[parameter.strip()] = _value_in(value)
         return rule_named(name, parameters)
     except ConfigurationError as error:
@@ -85,33 +80,32 @@ def rule_from_text(text: str, *, budget: int) -> StoppingRule:
 
 
 def _value_in(text: str) -> object:
-    """Parse JSON, or else return the text. Lists become tuples, because rules must be hashable."""
-
-    def hashable(value: Any) -> object:
-        return tuple(map(hashable, value)) if isinstance(value, list) else value
-
+    """Parse JSON, or else return the text."""
     try:
-        return hashable(json.loads(text))
+        value: object = json.loads(text)
     except ValueError:
         return text.strip()
+    return value
 
 
-def _parameters(rule: type[Any]) -> dict[str, bool]:
-    """Return parameter -> whether it is required."""
-    found: dict[str, bool] = {}
-    for one in fields(rule):
-        if one.name in _NESTED:
-            found |= _parameters(_NESTED[one.name])
+def _parameters(kind: type[Any]) -> dict[str, bool]:
+    """Return parameter -> whether it is required. Those of ``statistics`` stand in its place."""
+    parameters: dict[str, bool] = {}
+    for field in fields(kind):
+        if field.name == "statistics":
+            parameters |= _parameters(Standardizer)
         else:
-            found[one.name] = one.default is MISSING and one.default_factory is MISSING
-    return found
+            parameters[field.name] = field.default is MISSING and field.default_factory is MISSING
+    return parameters
 
 
-def _build(kind: type[Any], given: Mapping[str, Any]) -> Any:
-    """Build a rule, or a nested parameter, from the parameters that belong to it."""
-    own = {one.name for one in fields(kind)}
-    nested = {name: _build(_NESTED[name], given) for name in own & _NESTED.keys()}
-    return kind(**nested, **{name: value for name, value in given.items() if name in own})
+def _build(rule: type[Any], given: Mapping[str, object]) -> Any:
+    """Build a rule. Parameters that are not its own belong to ``statistics``."""
+    own = {field.name for field in fields(rule)}
+    arguments = {name: value for name, value in given.items() if name in own}
+    if "statistics" in own:
+        arguments["statistics"] = Standardizer(**{name: value for name, value in given.items() if name not in own})
+    return rule(**arguments)
 
 
 def _listed(names: set[str]) -> str:

@@ -15,7 +15,15 @@ from typing import ClassVar, Literal
 
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
 from langchain_reasc.method.decision import BLANK, Decision, Reason, Response, decide_by_kind, joined
-from langchain_reasc.method.evidence import WEIGHTS, Standardizer, evidence_by_answer, leader, posterior
+from langchain_reasc.method.evidence import (
+    WEIGHTS,
+    Standardizer,
+    check_weight,
+    evidence_by_answer,
+    leader,
+    posterior,
+    two_largest,
+)
 
 __all__ = [
     "ASC",
@@ -24,6 +32,7 @@ __all__ = [
     "Decision",
     "FirstAccepted",
     "FixedBudget",
+    "Lead",
     "OnMissing",
     "ReASC",
     "Response",
@@ -219,6 +228,43 @@ class ESC(StoppingRule):
 
 
 @dataclass(frozen=True)
+class Lead(StoppingRule):
+    """Stop when the leader has ``k`` votes more than every other answer.
+
+    This is the rule of MAKER (Meyerson et al. 2025; arXiv 2511.09030), whose runs had k = 3. If each response is right
+    with probability p, and all wrong responses agree, this is the gambler's ruin, and the leader is right with
+    probability ``1 / (1 + ((1 − p) / p)^k)``. A lead of 2 takes fewer samples, a lead of 3 is safer. The posterior is
+    that of Eq. 5. The rule itself does not stop at the end of the budget; combine it with :class:`Cap`.
+
+    Attributes:
+        k: the lead in votes, at least 1.
+
+    Raises:
+        ConfigurationError: k is not an integer, or below 1.
+    """
+
+    name: ClassVar[str] = "lead"
+    k: int = 3
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.k, Integral) or self.k < 1:
+            raise ConfigurationError(f"k must be an integer >= 1, the lead in votes; got {self.k}")
+
+    @property
+    def earliest(self) -> int:
+        return self.k
+
+    @property
+    def may_accept_first(self) -> bool:
+        return self.k == 1
+
+    def __call__(self, responses: Sequence[Response]) -> Decision:
+        votes = self.tally(responses)
+        first, second = two_largest(votes.evidence)
+        return replace(votes, stop=True, reason="evidence") if first - second >= self.k else votes
+
+
+@dataclass(frozen=True)
 class ReASC(StoppingRule):
     """Reliability-aware adaptive self-consistency.
 
@@ -243,8 +289,7 @@ class ReASC(StoppingRule):
     def __post_init__(self) -> None:
         check_probability("confidence", self.confidence)
         check_on_missing(self.on_missing_confidence)
-        if self.weight not in WEIGHTS:
-            raise ConfigurationError(f"unknown weight {self.weight!r}; choose one of {', '.join(WEIGHTS)}")
+        check_weight(self.weight)
         if not self.statistics.std > 0:
             raise ConfigurationError(f"σ must be above zero, got {self.statistics.std}")
 
@@ -263,7 +308,7 @@ class ReASC(StoppingRule):
         return replace(votes, stop=True, reason="evidence") if votes.posterior >= self.confidence else votes
 
     def weights(self, responses: Sequence[Response]) -> list[float]:
-        """Return ``max(1, exp(λ z))`` for each response, or another formula by ``weight``."""
+        """Return ``max(1, exp(λ z))`` for each response, or one if ``weight`` is ``"count"``."""
         return [self._weight(response) for response in responses]
 
     def _weight(self, response: Response) -> float:
@@ -275,7 +320,11 @@ class ReASC(StoppingRule):
             if self.on_missing_confidence == "error" and self.weight != "count":
                 raise missing_score()
             return 1.0
-        return WEIGHTS[self.weight](response.score, self.statistics)
+        return self.weight_of(response.score)
+
+    def weight_of(self, score: float) -> float:
+        """Return the weight of a response with this score."""
+        return WEIGHTS[self.weight](score, self.statistics)
 
 
 @dataclass(frozen=True)

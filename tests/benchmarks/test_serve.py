@@ -41,12 +41,3 @@ def test_requests_of_all_kinds_are_answered_as_they_should_be() -> None:
     expected = {"refused by the servers": "400", "wrong": "400"}
     assert all(outcome in (expected.get(kind, "200"), "200 with an error") for kind, outcome in report.answers)
     assert report.slope()[1] < report.slope()[0] < report.slope()[2]
-
-
-@pytest.mark.slow  # waits for a collector that is not there
-def test_what_spans_cost_is_told_for_each_kind_of_request() -> None:
-    pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
-    from benchmarks.tracing_cost import measure
-
-    found = asyncio.run(measure(rounds=2, requests=2))
-    assert len(found) == 4 and all(without > 0 and spans > 0 for without, spans in found.values())

@@ -85,8 +85,8 @@ def test_the_rule_it_stands_for(offline: Calibration) -> None:
     assert offline.rule(confidence=0.8, on_missing_confidence="count") == ReASC(
         statistics, gate=offline.gate.safe_threshold, confidence=0.8, on_missing_confidence="count"
     )
-    other = offline.model_copy(update={"lambda_": 1.5, "weight": "sigmoid"}).rule()
-    assert isinstance(other, ReASC) and (other.statistics.scale, other.weight) == (1.5, "sigmoid")
+    other = offline.model_copy(update={"lambda_": 1.5, "weight": "count"}).rule()
+    assert isinstance(other, ReASC) and (other.statistics.scale, other.weight) == (1.5, "count")
     weak = offline.model_copy(update={"fallback": "the score does not separate"})
     assert (weak.rule(), weak.as_in_paper().rule()) == (ASC(), paper)
     assert "changes nothing: votes are counted, as without it" in weak.summary()
@@ -220,14 +220,13 @@ GONE, NAN = object(), float("nan")
         ("std", GONE, "std is missing"),
         ("mean", None, "mean and std are null together, and only by consensus"),
         ("mean", NAN, "mean: .*finite"),
-        ("weight", "mean", "weight='mean' divides by the mean score"),
+        ("weight", "sigmoid", "weight: Input should be 'reasc' or 'count', got 'sigmoid'.*calibrate again"),
         ("gate.threshold", None, "gate: .*either a threshold or a reason"),
         ("signal", "certainty", "signal: .*'self_certainty'.*got 'certainty'"),
     ],
 )
 def test_a_spoiled_record(saved: Path, where: str, value: object, problem: str) -> None:
     record = json.loads(saved.read_text())
-    record["mean"] = -1.0  # which a weight of "mean" does not go with
     part: dict[str, Any] = record
     path = where.split(".")
     for name in path[:-1]:

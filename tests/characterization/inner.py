@@ -4,22 +4,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from langchain_reasc_lab import rules
+from langchain_reasc_lab.report.weights import OTHER_WEIGHTS, OtherWeight
 
-from langchain_reasc.method.bayesian_vote import LogisticOdds
 from langchain_reasc.method.evidence import Standardizer
 from langchain_reasc.method.fields import ByField
 
-__all__ = ["by_field", "logistic_odds", "other_rules", "statistics", "wait_until_learned"]
+__all__ = ["by_field", "other_rules", "other_weights", "statistics", "wait_until_learned"]
 
 
 def statistics(mean: float, std: float, scale: float = 0.7) -> Any:
     """What a ReASC rule standardizes scores by."""
     return Standardizer(mean, std, scale)
-
-
-def logistic_odds(mean: float, std: float, slope: float, intercept: float) -> Any:
-    """What a BayesianVote weighs by."""
-    return LogisticOdds(Standardizer(mean, std), slope, intercept)
 
 
 def by_field(rule: Any, tolerance: Mapping[str, float]) -> Any:
@@ -29,18 +24,13 @@ def by_field(rule: Any, tolerance: Mapping[str, float]) -> Any:
 
 def other_rules() -> dict[str, Any]:
     """The rules of other people, by the name that accounts call them by."""
-    made = [
-        rules.CGES(logistic_odds(1.0, 0.5, 2.0, 0.5)),
-        rules.LAggregated(((0.8, 0.2), (0.5, 0.3, 0.2))),
-        rules.MajorityCertificate(),
-        rules.CITE(),
-        rules.SPRT(0.6, 0.05, 0.1),
-        rules.AheadBy(2),
-        rules.CISC(),
-        rules.DeepConfFilter(),
-        rules.DistriVoting(),
-    ]
+    made = [rules.CISC(), rules.DeepConfFilter()]
     return {rule.name: rule for rule in made}
+
+
+def other_weights(rule: Any) -> dict[str, Any]:
+    """A ReASC rule with each of the other weights of the paper's appendix."""
+    return {formula: OtherWeight.instead_of(rule, formula) for formula in OTHER_WEIGHTS}
 
 
 def wait_until_learned(reasc: Any, *, keep: bool = True) -> None:

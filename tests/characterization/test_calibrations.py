@@ -138,8 +138,8 @@ def test_on_scores(size: int, golden: Golden, tmp_path: Path) -> None:
     scores = [round(rng.gauss(3.0 if one else 1.5, 0.6), 6) for one in right]
     for name, made in {
         "offline": lr.calibrate_offline(scores, right, measure=TOP_K, top_k=2, vocabulary_size=100),
-        "offline, sigmoid": lr.calibrate_offline(
-            scores, right, measure=TOP_K, weight="sigmoid", scale=0.5, p_target=0.8, cross_validated=0.7
+        "offline, counting": lr.calibrate_offline(
+            scores, right, measure=TOP_K, weight="count", scale=0.5, p_target=0.8, cross_validated=0.7
         ),
         "mixture": lr.calibrate_mixture(scores, measure=TOP_K),
         "mixture, lower target": lr.calibrate_mixture(scores, measure=TOP_K, p_target=0.7, seed=4),
@@ -165,7 +165,7 @@ WRONG: dict[str, Callable[[], Any]] = {
     "equal scores": lambda: lr.calibrate_mixture([1, 1, 1], measure=TOP_K),
     "no number": lambda: lr.calibrate_mixture([1, 2, float("nan")], measure=TOP_K),
     "unknown weight": lambda: lr.calibrate_offline([1, 2], [1, 0], measure=TOP_K, weight="vibes"),
-    "mean of negatives": lambda: lr.calibrate_offline([-1, -2], [1, 0], measure=TOP_K, weight="mean"),
+    "a weight of the appendix": lambda: lr.calibrate_offline([1, 2], [1, 0], measure=TOP_K, weight="sigmoid"),
 }
 
 

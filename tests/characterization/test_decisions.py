@@ -13,7 +13,7 @@ import langchain_reasc as lr
 from langchain_reasc import Response, decide
 
 from .fakes import decided, raised
-from .inner import by_field, logistic_odds, other_rules, statistics
+from .inner import by_field, other_rules, other_weights, statistics
 
 REASC = lr.ReASC(statistics(1.0, 0.5))
 GATED = lr.ReASC(statistics(1.0, 0.5), gate=1.8, on_missing_confidence="count")
@@ -32,15 +32,14 @@ RULES: dict[str, Any] = {
     "finite horizon 0.9 of 8": lr.FiniteHorizon(0.9, 8),
     "cannot catch up": lr.CannotCatchUp(16),
     "cannot catch up 7": lr.CannotCatchUp(7),
-    "bayesian vote": lr.BayesianVote(logistic_odds(1.0, 0.5, 2.0, 0.5)),
-    "bayesian vote 0.8": lr.BayesianVote(logistic_odds(1.0, 0.5, 1.0, -0.5), 0.8, on_missing_confidence="count"),
+    "lead 2": lr.Lead(2),
     "reasc | cap": REASC | lr.Cap(6),
     "asc & esc": lr.ASC(0.8) & lr.ESC(3),
     "asc | cannot catch up | cap": lr.ASC() | lr.CannotCatchUp(12) | lr.Cap(12),
     "(esc & gated) | cap": (lr.ESC(2) & GATED) | lr.Cap(9),
     "by field": by_field(lr.ASC(), {"price": 0.5}) | lr.Cap(10),
     "by field, weighed": by_field(GATED, {}),
-    **{f"reasc by {name}": lr.ReASC(statistics(1.0, 0.5), weight=name) for name in ("exponential", "mean", "sigmoid")},
+    **{f"reasc by {name}": rule for name, rule in other_weights(REASC).items()},
     **other_rules(),
 }
 
@@ -80,7 +79,7 @@ def rounded(value: Any) -> Any:
 @pytest.mark.parametrize("name", RULES)
 def test_decisions(name: str, golden: Callable[..., None]) -> None:
     rule, digest, stops = RULES[name], hashlib.sha256(), []
-    step = 60 if name == "distrivoting" else 3 if set(name) & set("|&_") else 1  # it fits mixtures
+    step = 3 if set(name) & set("|&_") else 1
     for responses in STREAMS[::step]:
         for n in range(len(responses) + 1):
             after = decide(rule, responses[:n])

@@ -115,7 +115,7 @@ def test_wrong_usage_is_code_2_before_anything_is_read(command: str) -> None:
         (("ask", "?", "--rule", "vibes"), "no stopping rule is called 'vibes'; there are"),
         (("ask", "?", "--rule", "reasc"), "parameters follow the name, as in esc:window=3"),
         (("ask", "?", "--rule", "reasc:mean"), "'mean' is not name=value"),
-        (("ask", "?", "--rule", "l_aggregated:priors=[2, 3]"), "priors"),
+        (("ask", "?", "--rule", "lead:k=0"), "an integer >= 1, the lead in votes; got 0"),
     ],
 )
 def test_what_is_asked_wrongly_is_said_before_a_model_is_loaded(

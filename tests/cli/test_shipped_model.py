@@ -52,7 +52,7 @@ def test_ask_says_how_sure_it_is_and_by_its_exit_code_whether_it_is_decided(
     [
         ("cannot_catch_up", "decided: 2 of 2 responses gave it"),
         ("reasc:mean=-0.03,std=0.05", "counted as "),
-        ("l_aggregated:priors=[[0.7, 0.2, 0.1]],threshold=0.6", "decided: "),
+        ("lead:k=2", "decided: "),
     ],
 )
 def test_ask_by_a_rule_that_looks_ahead_to_the_budget_or_has_parameters(rule: str, says: str) -> None:

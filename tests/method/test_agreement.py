@@ -11,25 +11,23 @@ from hypothesis import strategies as st
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
 from langchain_reasc.method import (
     Agreement,
-    BayesianVote,
     Cap,
     Component,
-    LogisticOdds,
     Prior,
     Response,
-    Standardizer,
     decide,
     default_components,
     likelihoods,
     stays,
     stays_ahead,
 )
+from langchain_reasc.method.bayesian_vote import BayesianVote, PointOdds
 
 from .by_hand import outcome, responses
 
 PRIOR = Prior.uniform()
 COUNTED = Agreement(PRIOR)
-VOTE = BayesianVote(LogisticOdds(Standardizer(0.0, 1.0), 1.0, 0.0), 0.98, alternatives=1.0)
+VOTE = BayesianVote(PointOdds(((-50.0, -50.0), (50.0, 50.0)), average=0.0), 0.98, alternatives=1.0)
 WEIGHED = Agreement(PRIOR, vote=VOTE)
 
 

@@ -14,14 +14,13 @@ from langchain_reasc.method import (
     ASC,
     ESC,
     Agreement,
-    BayesianVote,
     ByField,
     CannotCatchUp,
     Cap,
     FiniteHorizon,
     FirstConfident,
+    Lead,
     NeverAgrees,
-    PointOdds,
     Prior,
     Race,
     ReASC,
@@ -33,6 +32,7 @@ from langchain_reasc.method import (
     fewest_further,
     rule_in_use,
 )
+from langchain_reasc.method.bayesian_vote import BayesianVote, PointOdds
 
 from .by_hand import having
 
@@ -88,6 +88,9 @@ def test_an_answer_must_beat_the_blank_responses(letters: str, asc: Any, horizon
         (ESC(4), "aaa.aaaa", ("a", "window", 8)),
         (ESC(3), "...a", ("a", None, 4)),
         (ESC(3), "...aaaaaa", ("a", "window", 6)),
+        (Lead(2), "....", (None, "unanswered", 4)),
+        (Lead(2), ".aaa", ("a", "evidence", 4)),
+        (Lead(2), "-aa", ("a", "evidence", 3)),
         (Race(3), ".aaa", (None, "contested", 1)),
         (Race(3), "...", (None, "contested", 1)),
         (Race(3), "a.aa", ("a", "contested", 2)),

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method import (
     WEIGHTS,
     ReASC,
@@ -28,11 +27,6 @@ BY = Standardizer(mean=10.0, std=2.0, scale=0.5)
     [
         ("reasc", 14.0, math.e),
         ("reasc", 6.0, 1.0),
-        ("exponential", 6.0, 1 / math.e),
-        ("mean", 15.0, 1.5),
-        ("mean", -1.0, 0.0),
-        ("sigmoid", 10.0, 0.5),
-        ("sigmoid", 14.0, 1 / (1 + 1 / math.e)),
         ("count", -1e9, 1.0),
     ],
 )
@@ -44,12 +38,6 @@ def test_weights_by_hand(weight: str, score: float, expected: float) -> None:
 def test_no_weight_falls_with_confidence_and_all_stay_finite(weight: str) -> None:
     weights = [WEIGHTS[weight](score, BY) for score in (-1e300, -5.0, 0.0, 9.0, 11.0, 40.0, 1e300)]
     assert weights == sorted(weights) and weights[0] >= 0 and math.isfinite(weights[-1])
-
-
-def test_mean_weights_need_a_positive_mean() -> None:
-    for mean in (0.0, -3.0):
-        with pytest.raises(ConfigurationError, match=f"weight='mean'.*{mean:g}"):
-            WEIGHTS["mean"](1.0, Standardizer(mean=mean, std=1.0))
 
 
 def test_evidence_adds_up_in_the_order_first_seen_and_a_tie_goes_to_the_first() -> None:

@@ -4,20 +4,17 @@ import math
 from collections.abc import Callable
 
 import pytest
-from langchain_reasc_lab.rules import CGES
 
 from langchain_reasc.exceptions import ConfidenceError, ConfigurationError, LogprobsUnavailable
 from langchain_reasc.method import (
     ASC,
     ESC,
     Agreement,
-    BayesianVote,
     ByField,
     Cap,
     FiniteHorizon,
     FixedBudget,
-    LogisticOdds,
-    PointOdds,
+    Lead,
     Prior,
     ReASC,
     Response,
@@ -26,11 +23,12 @@ from langchain_reasc.method import (
     decide,
     fewest_further,
 )
+from langchain_reasc.method.bayesian_vote import BayesianVote, PointOdds
 
 from .by_hand import outcome, responses
 
 UNIT = Standardizer(mean=0.0, std=1.0)
-EVEN = LogisticOdds(UNIT, slope=1.0, intercept=0.0)
+EVEN = PointOdds(((-50.0, -50.0), (50.0, 50.0)), average=0.0)
 HEAVY = math.log(3.5) / 0.7  # z of a weight of 3.5: enough to stop alone
 
 
@@ -49,6 +47,13 @@ HEAVY = math.log(3.5) / 0.7  # z of a weight of 3.5: enough to stop alone
         (ESC(4), "abbbbbbb", (True, "b", "window", 8)),
         (ESC(3), "---aaa", (True, "a", "window", 6)),
         (ESC(3), "aa-", (False, "a", None, 3)),
+        (Lead(1), "ab", (True, "a", "evidence", 1)),
+        (Lead(2), "abaa", (True, "a", "evidence", 4)),
+        (Lead(2), "abc-aa", (True, "a", "evidence", 6)),
+        (Lead(3), "aaa", (True, "a", "evidence", 3)),
+        (Lead(3), "ababab", (False, "a", None, 6)),
+        (Lead(3), "-----", (False, None, None, 5)),
+        (Lead() | Cap(4), "abab", (True, "a", "budget", 4)),
         (ESC(4) | Cap(6), "abcaab", (True, "a", "budget", 6)),
         (ASC() | Cap(3), "aaaa", (True, "a", "budget", 3)),
         (ASC() & Cap(6), "aaaaaa", (True, "a", "evidence", 6)),
@@ -102,7 +107,7 @@ def test_the_gate_accepts_a_first_response(
 
 
 def test_a_cut_off_response_is_never_accepted_alone() -> None:
-    for rule, score in ((ReASC(UNIT, gate=1.0), 1.5), (BayesianVote(EVEN), 9.0), (CGES(EVEN), 9.0)):
+    for rule, score in ((ReASC(UNIT, gate=1.0), 1.5), (BayesianVote(EVEN), 9.0)):
         assert rule.may_accept_first and rule.reads_scores
         assert rule([Response("a", score)]).stop
         assert not rule([Response("a", score, cut_off=True)]).stop
@@ -148,6 +153,9 @@ def test_the_earliest_stop_is_that_of_answers_that_are_all_alike(confidence: flo
     for rule in (ASC(confidence), FiniteHorizon(confidence), FiniteHorizon(confidence, budget=5)):
         decision = decide(rule, responses("a" * 16))
         assert decision.samples == rule.earliest if decision.stop else rule.earliest == 5
+    for k in (1, 2, 3):
+        assert decide(Lead(k), responses("a" * 16)).samples == Lead(k).earliest == k
+        assert Lead(k).may_accept_first == (k == 1)
 
 
 def test_a_score_is_a_finite_number() -> None:
@@ -161,11 +169,13 @@ def test_a_score_is_a_finite_number() -> None:
     [
         (lambda: Cap(0), "an integer >= 1, got 0"),
         (lambda: ESC(0), "at least 1 response, got 0"),
+        (lambda: Lead(0), "an integer >= 1, the lead in votes; got 0"),
+        (lambda: Lead(2.5), "an integer >= 1, the lead in votes; got 2.5"),  # type: ignore[arg-type]
         (lambda: ASC(confidence=1.0), "confidence .* got 1.0"),
         (lambda: ASC(confidence=0.5), "got 0.5"),  # what no votes at all reach
         (lambda: ASC(confidence=math.nan), "got nan"),
         (lambda: ReASC(UNIT, confidence=95), "got 95"),
-        (lambda: ReASC(UNIT, weight="heavy"), "'heavy'.*reasc, exponential"),
+        (lambda: ReASC(UNIT, weight="heavy"), "unknown weight 'heavy'; choose one of reasc, count"),
         (lambda: ReASC(UNIT, on_missing_confidence="ignore"), "'error' or 'count', got 'ignore'"),  # type: ignore[arg-type]
         (lambda: ReASC(Standardizer(0.0, math.nan)), "σ must be above zero, got nan"),
         (lambda: FiniteHorizon(0.5), r"phi must be a probability above 0\.5"),
@@ -178,9 +188,6 @@ def test_a_score_is_a_finite_number() -> None:
         (lambda: BayesianVote(EVEN, alternatives=0.5), "alternatives must be a finite number"),
         (lambda: BayesianVote(EVEN, floor=-0.1), "floor must be a finite number"),
         (lambda: BayesianVote(EVEN, on_missing_confidence="guess"), "'error' or 'count', got 'guess'"),  # type: ignore[arg-type]
-        (lambda: CGES(EVEN, answers=1), "at least 2 possible answers, got answers=1"),
-        (lambda: LogisticOdds(UNIT, math.inf, 0.0), "slope and intercept must be finite"),
-        (lambda: LogisticOdds(Standardizer(0.0, 0.0), 1.0, 0.0), "σ must be above zero, got 0.0"),
         (lambda: PointOdds((), average=0.0), "strictly ascending"),
         (lambda: PointOdds(((1.0, 0.0), (1.0, 2.0)), average=0.0), "strictly ascending"),
         (lambda: PointOdds(((0.0, 1.0), (math.nan, 2.0)), average=0.0), "strictly ascending"),

@@ -15,13 +15,13 @@ from langchain_reasc import (
     Cap,
     ChatReASC,
     FiniteHorizon,
+    Lead,
     ReASC,
     ReASCRunnable,
 )
 from langchain_reasc.calibration import Calibration, RuleBlock
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.agreement import Component, Prior
-from langchain_reasc.method.bayesian_vote import BayesianVote, LogisticOdds
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.evidence import Standardizer
 from langchain_reasc.method.stopping import StoppingRule
@@ -35,11 +35,12 @@ NAMED: dict[str, StoppingRule] = {
     "asc:confidence=0.999": ASC(0.999),
     "esc:window=3": ESC(3),
     "finite_horizon": FiniteHorizon(budget=5),
+    "lead": Lead(3),
+    "lead:k=2": Lead(2),
     "finite_horizon:budget=9": FiniteHorizon(budget=9),
 }
 SURE, UNSURE, SILENT = Reply("it is 7", -3.0), Reply("it is 8", -0.5), Reply("it is 7", None)
 GATED = ReASC(Standardizer(1.0, 1.0), gate=2.5)
-VOTE = BayesianVote(LogisticOdds(Standardizer(1.0, 1.0), 2.0, 1.0))
 
 
 def solved(runner: Any, model: Scripted, **options: Any) -> tuple[str | None, str, str, int, tuple[str, ...]]:
@@ -120,8 +121,7 @@ def test_a_rule_that_reads_scores_has_them_by_a_measure(runner: Any) -> None:
     assert solved(runner, saying(SURE), rule=GATED, measure=TOP_K) == ("7", "reasc", "gate", 1, ())
     weighed = solved(runner, saying(UNSURE, SURE), rule=GATED, measure=TOP_K)
     assert weighed[:4] == ("7", "reasc", "evidence", 3)
-    result = runner.solve(ReASCRunnable(model=saying(SURE), rule=VOTE, measure=TOP_K), "q")
-    assert result.message.response_metadata["reasc"]["method"] == "bayesian_vote"
+    result = runner.solve(ReASCRunnable(model=saying(SURE), rule=GATED, measure=TOP_K), "q")
     assert result.responses[0].score == pytest.approx(3.0)
 
 
@@ -153,6 +153,7 @@ def test_a_given_rule_wins_over_a_calibration_that_would_count(runner: Any, advi
         ({"rule": GATED, "measure": Measure("verbalized", "mean")}, "ask_confidence=True"),
         ({"rule": ASC}, "rule: .*StoppingRule or a valid string"),
         ({"rule": "ascc"}, "no stopping rule is called 'ascc'; there are fixed_budget, asc, esc,"),
+        ({"rule": "bayesian_vote"}, "no stopping rule is called 'bayesian_vote'; there are fixed_budget, asc, esc,"),
         ({"rule": "esc:width=3"}, "has no parameter 'width'; it has window; parameters follow the name"),
         ({"rule": "esc:3"}, "'3' is not name=value"),
         ({"rule": "asc", "calibration": "online"}, "leave out the rule asc, or the calibration"),

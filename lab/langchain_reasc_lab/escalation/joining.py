@@ -53,7 +53,6 @@ class Pair:
         small: the small model's pool.
         large: the large model's.
         questions: the questions that both were asked, in the order of the small model's pool.
-        texts: the text of each question; None if some have none.
         comparable: whether equal answers of the two models can be told. If not, only what is right is known.
         scored: whether the small model's responses have scores.
         price_ratio: what a token (or an answer) of the large model costs, in those of the small one.
@@ -64,7 +63,6 @@ class Pair:
     small: Pool
     large: Pool
     questions: tuple[JoinedQuestion, ...]
-    texts: tuple[str, ...] | None
     comparable: bool
     scored: bool
     price_ratio: float
@@ -139,16 +137,12 @@ def join(
         )
         for one, other in pairs
     )
-    asked = [small.questions[one].input or large.questions[other].input for one, other in pairs]
-    texts = tuple(one if isinstance(one, str) else json.dumps(one) for one in asked) if all(asked) else None
-    if texts is None:
-        notes.append("some questions have no text, so routers that read it have no rows")
     if comparable and (spelled := _differently_spelled(questions)) > _FEW_DIFFER / 5:
         notes.append(
             f"{spelled:.0%} of the pairs of right answers are spelled differently; a live run, too, would take them "
             "for different answers, unless it is told when two are the same"
         )
-    return Pair(small, large, questions, texts, comparable, scores is not None, price_ratio, flat, tuple(notes))
+    return Pair(small, large, questions, comparable, scores is not None, price_ratio, flat, tuple(notes))
 
 
 def _joined(small: Pool, large: Pool) -> tuple[list[tuple[int, int]], list[str]]:

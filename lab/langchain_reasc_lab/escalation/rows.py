@@ -13,7 +13,6 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method import ASC, Cap, Decision, FirstConfident, Response, StoppingRule
 from langchain_reasc_lab.escalation.joining import JoinedQuestion, Pair
 from langchain_reasc_lab.escalation.loop import Played, decided, learn, play_by
-from langchain_reasc_lab.escalation.routers import EMBEDDING, lowest_threshold, predicted
 from langchain_reasc_lab.replay import Bootstrap, Estimate
 
 __all__ = ["LARGE", "WITHIN", "CascadeRow", "Comparison", "Learned", "Majority", "compare_cascades"]
@@ -28,6 +27,8 @@ _BUDGET: Final = 16
 _FEW: Final = 0.1
 """The share of questions that may have too few responses for a row."""
 _COLUMNS: Final = ("cost", "right", "escalated", "shadowed", "differs")
+_TOLERATED: Final = 0.005
+"""The loss of accuracy on the training questions up to which a threshold is lowered."""
 _CORRELATED: Final = 0.2
 """How much of what is learned in shuffles of one recording is correlated, as in the replay of one pool."""
 
@@ -132,7 +133,6 @@ class _Shuffle:
     questions: Sequence[JoinedQuestion]
     order: npt.NDArray[np.int64]
     drawn: Sequence[float]
-    seed: int
 
     @property
     def half(self) -> int:
@@ -236,7 +236,7 @@ def _row(way: _Way, means: dict[tuple[bool, str], Bootstrap], learned: tuple[Lea
 
 def _recorded(pair: Pair, seed: int) -> _Shuffle:
     drawn = np.random.default_rng([seed, 0]).random(len(pair.questions))
-    return _Shuffle(pair, pair.questions, np.arange(len(pair.questions)), drawn.tolist(), seed)
+    return _Shuffle(pair, pair.questions, np.arange(len(pair.questions)), drawn.tolist())
 
 
 def _shuffled(pair: Pair, seed: int, at: int) -> _Shuffle:
@@ -246,7 +246,7 @@ def _shuffled(pair: Pair, seed: int, at: int) -> _Shuffle:
         JoinedQuestion(*(tuple(side[k] for k in rng.permutation(len(side))) for side in (one.small, one.large)))
         for one in (pair.questions[place] for place in order.tolist())
     ]
-    return _Shuffle(pair, questions, order, rng.random(len(order)).tolist(), seed + at)
+    return _Shuffle(pair, questions, order, rng.random(len(order)).tolist())
 
 
 def _ways(pair: Pair, within: Sequence[float], budget: int) -> tuple[list[_Way], list[str]]:
@@ -280,9 +280,6 @@ def _ways(pair: Pair, within: Sequence[float], budget: int) -> tuple[list[_Way],
         ]
     if pair.scored:
         ways.append(_Way("by confidence, else large", _by_confidence, trained=True))
-    if pair.texts is not None:
-        ways.append(_Way("router, logistic", _routing("logistic"), trained=True))
-        ways.append(_Way(f"router, kNN ({EMBEDDING})", _routing("neighbours"), trained=True))
     return ways, notes
 
 
@@ -320,23 +317,19 @@ def _by_confidence(shuffle: _Shuffle) -> tuple[list[Played], None]:
     return [play_by(FirstConfident(threshold), one) for one in test], None
 
 
-def _routing(kind: str) -> Callable[[_Shuffle], tuple[list[Played], None]]:
-    def routed(shuffle: _Shuffle) -> tuple[list[Played], None]:
-        train, test = shuffle.questions[: shuffle.half], shuffle.questions[shuffle.half :]
-        order, texts = shuffle.order.tolist(), shuffle.pair.texts or ()
-        small, large = _right(train)
-        places = order[: shuffle.half], order[shuffle.half :]
-        own, others = predicted(kind, texts, places[0], small | ~large, places[1], seed=shuffle.seed)
-        threshold = lowest_threshold(own, small, large)
-        kept = zip(test, others >= threshold, strict=True)
-        return [
-            Played(one.small[0].cost, one.small[0].right, False, differs=one.small[0].answer != one.large[0].answer)
-            if by_small
-            else play_by(None, one)
-            for one, by_small in kept
-        ], None
+def lowest_threshold(scores: Cells, small: npt.NDArray[np.bool_], large: npt.NDArray[np.bool_]) -> float:
+    """Return the lowest threshold from which on the small model's answers cost half a point; infinity for none.
 
-    return routed
+    Args:
+        scores: shape (n,), by which questions are kept for the small model, the highest first.
+        small: shape (n,), whether the small model is right.
+        large: shape (n,), whether the large model is right.
+    """
+    order = np.argsort(-scores, kind="stable")
+    gained = np.cumsum(small[order].astype(int) - large[order].astype(int))
+    last = np.append(np.diff(scores[order]) != 0, True)  # equal scores are kept together
+    fits = np.flatnonzero((gained >= -_TOLERATED * scores.size) & last)
+    return float(scores[order][fits[-1]]) if fits.size else float("inf")
 
 
 def _right(questions: Sequence[JoinedQuestion]) -> Iterator[Any]:

@@ -35,7 +35,7 @@ def print_cascades(found: Comparison, console: Console) -> None:
     console.print()
     console.print(table, crop=False, no_wrap=True)
     console.print()
-    for line in (*_measured(found), *_promises(found), *_routers(found), *(f"Note: {one}." for one in found.notes)):
+    for line in (*_measured(found), *_promises(found), *(f"Note: {one}." for one in found.notes)):
         console.print(escape(line), soft_wrap=not console.is_terminal)
 
 
@@ -94,25 +94,6 @@ def _promises(found: Comparison) -> Iterator[str]:
         if example := next((one.promise for one in row.learned if one.promise), None):
             yield f"  such as: {example}"
     yield "No other row promises anything."
-
-
-def _routers(found: Comparison) -> Iterator[str]:
-    """Say whether a row that chooses before it sees an answer is cheaper than the rows that learn, at no more loss."""
-    routers = [row for row in found.rows if row.name.startswith("router")]
-    if not routers:
-        return
-    learned = [row for row in found.rows if row.learned]
-    best = min(learned, key=lambda row: row.later.value)
-    won = [
-        row
-        for row in routers
-        if row.later.value < best.later.value and row.versus_large.value >= best.versus_large.value
-    ]
-    if won:
-        named = " and ".join(f"{row.name} ({row.later.value:.3f})" for row in won)
-        yield f"A router wins here: {named}, against {best.later.value:.3f} of '{best.name}', at no more loss."
-    else:
-        yield f"No router costs less than '{best.name}' at no more loss."
 
 
 def cascades_as_data(found: Comparison) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """The compared methods, each as a stopping rule: those of papers as published, ours as a live run uses them."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,30 +12,17 @@ from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
 from langchain_reasc.method import (
     ASC,
     ESC,
-    BayesianVote,
     CannotCatchUp,
     Cap,
     FiniteHorizon,
     FixedBudget,
-    LogisticOdds,
+    Lead,
     Measure,
     StoppingRule,
 )
-from langchain_reasc.method.decision import joined
 from langchain_reasc.method.stopping import DEFAULT_BUDGET
 from langchain_reasc_lab.pools import MeasureSpec, Pool, PoolScores, calibrate_mixture_on, calibrate_offline_on
-from langchain_reasc_lab.rules import (
-    CGES,
-    CISC,
-    CITE,
-    SPRT,
-    AheadBy,
-    DeepConfFilter,
-    DistriVoting,
-    LAggregated,
-    MajorityCertificate,
-    fit_odds,
-)
+from langchain_reasc_lab.rules import CISC, DeepConfFilter
 
 __all__ = [
     "AGREEMENT",
@@ -84,19 +70,11 @@ EQUAL_COST: Final = {row: row.replace("ReASC", "ASC at equal cost") for row in (
 _AT_ONCE = 4  # samples, as in ReASCRunnable's default
 ASC_AT_ONCE = f"ASC ({_AT_ONCE} at once)"
 """The row of ASC with samples drawn in parallel, as live runs draw them."""
-_BY_ODDS: Final[dict[str, Callable[[LogisticOdds], StoppingRule]]] = {
-    "Bayesian vote (0.99)": lambda odds: BayesianVote(odds, 0.99, on_missing_confidence="count"),
-    "CGES": lambda odds: CGES(odds, on_missing_confidence="count"),
-    "CITE (weighted)": lambda odds: CITE(confidence=odds, on_missing_confidence="count"),
-}
-_TOGETHER: Final[dict[str, StoppingRule]] = {
+OTHER_WEIGHING: Final[dict[str, StoppingRule]] = {
     "CISC": CISC(on_missing_confidence="count"),
     "DeepConf (top 90 %)": DeepConfFilter(0.9, on_missing_confidence="count"),
-    "DistriVoting": DistriVoting(on_missing_confidence="count"),
 }
-_L_AGGREGATED = (0.95, 0.975, 0.99)  # the highest of the paper's thresholds
-OTHER_WEIGHING: Final = (*_BY_ODDS, *_TOGETHER)
-"""Rows of other papers that weigh votes by scores."""
+"""Rows of other papers that weigh votes by scores -> their rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +173,8 @@ def simple(settings: MethodSettings) -> list[Method]:
     cap = Cap(settings.max_samples)
     return [
         Method("SC@3", FixedBudget(3) | cap),
-        Method("Ahead by 2", AheadBy(2) | cap),
-        Method("Ahead by 3 (MAKER)", AheadBy(3) | cap),
+        Method("Lead of 2", Lead(2) | cap),
+        Method("Lead of 3", Lead(3) | cap),
     ]
 
 
@@ -317,67 +295,42 @@ def method_by(
         return Method(name, ASC() | cap, spec, problem=str(error))
 
 
-def other_counting(pool: Pool, split: Split, settings: MethodSettings) -> Iterator[Method]:
-    """Yield the other rules that need answers only; L = 3 learns from all answers to the calibration questions."""
+def other_counting(settings: MethodSettings) -> list[Method]:
+    """Return the other rules that need answers only."""
     budget = settings.max_samples
     cap = Cap(budget)
-    yield from simple(settings)
-    yield Method("Finite horizon (0.95)", FiniteHorizon(0.95, budget) | cap)
-    yield Method("Cannot catch up", CannotCatchUp(budget) | cap)
-    yield Method("ASC or cannot catch up", ASC() | CannotCatchUp(budget) | cap)
-    yield Method("SPRT (ConSol)", SPRT() | cap)
-    yield Method("Majority certificate", MajorityCertificate() | cap)
-    yield Method("CITE", CITE() | cap)
-    if split.calibration:
-        orders = {at: split.orders[at][:budget] for at in split.calibration}
-        scores = PoolScores(pool)
-        votes = [joined([scores.response(at, number, None) for number in order]) for at, order in orders.items()]
-        answers = [[vote.answer for vote in row] for row in votes]
-        counts = [list(Counter(one for one in row if one is not None).values()) for row in answers]
-        for threshold in _L_AGGREGATED:
-            name = f"L = 3 ({threshold:g})"
-            try:
-                yield Method(name, LAggregated.of_counts(counts, threshold) | cap)
-            except CalibrationDataError as error:
-                yield Method(name, ASC() | cap, problem=str(error))
+    return [
+        *simple(settings),
+        Method("Finite horizon (0.95)", FiniteHorizon(0.95, budget) | cap),
+        Method("Cannot catch up", CannotCatchUp(budget) | cap),
+        Method("ASC or cannot catch up", ASC() | CannotCatchUp(budget) | cap),
+    ]
 
 
 def other_weighing(
-    pool: Pool,
-    scores: PoolScores,
-    split: Split,
-    spec: MeasureSpec,
-    measure: Measure | str | None,
-    settings: MethodSettings,
+    scores: PoolScores, spec: MeasureSpec, measure: Measure | str | None, settings: MethodSettings
 ) -> Iterator[Method]:
     """Yield the other rules that weigh votes by a measure; one that is impossible counts votes, and says why.
 
     Args:
-        pool: recorded responses.
-        scores: the scores of the same pool.
-        split: whose labelled first responses to the calibration questions tell the odds.
+        scores: the scores of the pool.
         spec: the measure that was asked for.
         measure: the one that ``auto`` chose, else the same; None if nothing could be chosen.
         settings: the budget.
     """
     cap = Cap(settings.max_samples)
-    for name in OTHER_WEIGHING:
-        try:
-            if measure is None:
-                raise CalibrationDataError("no measure could be chosen")
-            yield Method(name, _weighing_rule(name, pool, scores, split, measure) | cap, spec, measure)
-        except CalibrationDataError as error:
-            yield Method(name, ASC() | cap, spec, problem=str(error))
+    for name, rule in OTHER_WEIGHING.items():
+        problem = _why_impossible(rule, scores, measure)
+        if problem is None:
+            yield Method(name, rule | cap, spec, measure)
+        else:
+            yield Method(name, ASC() | cap, spec, problem=problem)
 
 
-def _weighing_rule(name: str, pool: Pool, scores: PoolScores, split: Split, measure: Measure | str) -> StoppingRule:
-    """Return the rule of this name, refusing beforehand what it would refuse when it votes."""
-    if (rule := _TOGETHER.get(name)) is not None:
-        lowest = np.nanmin(scores.array(measure), initial=np.inf)
-        if isinstance(rule, DeepConfFilter | DistriVoting) and lowest < 0:
-            raise CalibrationDataError("it weighs by the score, and needs a signal that is never below zero")
-        return rule
-    firsts, known = split.firsts(split.calibration), scores.scores(measure)
-    labelled = [(known[at][n], bool(pool.questions[at].responses[n].correct)) for at, n in firsts]
-    scored = [(score, right) for score, right in labelled if score is not None]
-    return _BY_ODDS[name](fit_odds([score for score, _ in scored], [right for _, right in scored]))
+def _why_impossible(rule: StoppingRule, scores: PoolScores, measure: Measure | str | None) -> str | None:
+    """Return why a rule cannot weigh by this measure, which the rule would refuse when it votes; None if it can."""
+    if measure is None:
+        return "no measure could be chosen"
+    if isinstance(rule, DeepConfFilter) and np.nanmin(scores.array(measure), initial=np.inf) < 0:
+        return "it weighs by the score, and needs a signal that is never below zero"
+    return None

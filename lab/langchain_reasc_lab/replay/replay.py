@@ -210,12 +210,12 @@ def replay(
         if rules == "simple":
             yield from simple(settings)
         elif rules == "all":
-            yield from other_counting(pool, split, settings)
+            yield from other_counting(settings)
         for spec in measures:
             made = calibrated(split, spec) if calibrated else calibrated_on(pool, scores, split, spec, settings)
             yield from weighing(pool, scores, split, spec, settings, made)
             if rules == "all":
-                yield from other_weighing(pool, scores, split, spec, made.measure, settings)
+                yield from other_weighing(scores, spec, made.measure, settings)
 
     outcomes = compare(
         recorded,

@@ -5,7 +5,7 @@ their number has grown by a quarter, as in a live run. What that costs is part o
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -52,7 +52,6 @@ class Stream:
         measures: the candidates.
         budget: responses to each at most.
         minimum: questions before the first calibration.
-        kinds: the kind of request that each question is; None: all are of one kind.
         rule: makes the rule of a calibration; None for the rule by default.
     """
 
@@ -61,7 +60,6 @@ class Stream:
     measures: Sequence[Measure]
     budget: int
     minimum: int = MINIMUM
-    kinds: Sequence[str] | None = None
     rule: Callable[[Calibration], StoppingRule] | None = None
 
     def run(self) -> Streamed:
@@ -72,13 +70,13 @@ class Stream:
         audited, alone = np.zeros((2, len(unscored)), dtype=bool)
         measures: list[Measure | None] = []
         alarms: dict[int, Drift] = {}
-        in_use = dict[str, tuple[Calibration | None, tuple[StoppingRule, Any]]]()
+        learned_by: Calibration | None = None
+        rule, scored = self._decided_by(None)
         for row, responses in enumerate(unscored):
-            kind = self.kinds[row] if self.kinds else ""
-            calibration = learner.calibration_of(kind) or learner.calibration
-            if kind not in in_use or in_use[kind][0] is not calibration:
-                in_use[kind] = (calibration, self._decided_by(calibration))
-            _, (rule, scored) = in_use[kind]
+            calibration = learner.calibration
+            if calibration is not learned_by:
+                learned_by = calibration
+                rule, scored = self._decided_by(calibration)
             decision = decide(rule, scored[row][: self.budget])
             decisions.append(decision)
             measures.append(calibration.measure if calibration else None)
@@ -88,7 +86,7 @@ class Stream:
             if audited[row] and len(responses) > decision.samples:
                 given.append(answer_among(responses[: decision.samples], responses[decision.samples]))
             observed = self._observed(row, given, decision, counted=calibration is None)
-            if drift := learner.observe(replace(observed, kind=kind)):
+            if drift := learner.observe(observed):
                 alarms[row] = drift
         return Streamed(decisions, audited, alone, learner.calibration, measures, alarms)
 

@@ -6,7 +6,7 @@ from functools import lru_cache, partial
 from typing import Final
 
 from langchain_reasc.exceptions import PoolError
-from langchain_reasc.method.evidence import WEIGHTS, check_weight
+from langchain_reasc.method.evidence import WEIGHTS
 from langchain_reasc.method.stopping import ReASC, StoppingRule
 from langchain_reasc_lab.replay.methods import (
     ASC_ROW,
@@ -23,6 +23,7 @@ from langchain_reasc_lab.report.blocks import INTERVALS, Block, how_compared, ta
 from langchain_reasc_lab.report.results import ACCURACY, Cost, Results
 from langchain_reasc_lab.report.study import Study
 from langchain_reasc_lab.report.tables import Cell, Column, Table
+from langchain_reasc_lab.report.weights import OtherWeight
 
 P_TARGETS: Final = (0.9, 0.95, 0.99)
 SCALES: Final = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.2)
@@ -33,25 +34,26 @@ _CHOICE: Final = (
     "less for others than it shows here."
 )
 _FORMULAS: Final = {
-    "count": "1",
+    "reasc": "max(1, exp(λz))",
+    "exponential": "exp(λz)",
     "mean": "S / μ",
     "sigmoid": "1 / (1 + exp(-λz))",
-    "exponential": "exp(λz)",
-    "reasc": "max(1, exp(λz))",
+    "count": "1",
 }
 
 
 def mappings(studies: Sequence[Study]) -> Table:
     """Return the paper's weight and its alternatives, behind the same gate."""
     cost = Cost.of(studies)
-    shown = {name: f"{name}: {_FORMULAS[name]}" if name in _FORMULAS else name for name in WEIGHTS}
+    shown = {name: f"{name}: {formula}" for name, formula in _FORMULAS.items()}
 
     def weighed(rule: ReASC, weight: str) -> StoppingRule:
-        check_weight(weight, rule.statistics.mean)
-        return replace(rule, weight=weight)
+        if weight in WEIGHTS:
+            return replace(rule, weight=weight)
+        return OtherWeight.instead_of(rule, weight)
 
     def block(study: Study) -> Block:
-        outcomes = study.variants({name: partial(weighed, weight=name) for name in WEIGHTS})
+        outcomes = study.variants({name: partial(weighed, weight=name) for name in _FORMULAS})
         rows, notes = _rows(study, cost, outcomes, shown)
         asc = _cells(Results(study, study.run.outcomes, cost), study.run.outcomes, _ASC)
         return [("none", "ASC: 1, without a gate", *asc), *rows], notes

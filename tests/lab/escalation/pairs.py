@@ -9,8 +9,6 @@ from langchain_reasc_lab.pools import read_pool
 
 from lab.pools.synthetic import write_lines
 
-EASY, HARD = "an easy question", "a hard question"
-
 
 def write_pair(
     folder: Path,
@@ -22,7 +20,6 @@ def write_pair(
     hard: float = 0.3,
     seed: int = 0,
     scores: bool = False,
-    texts: bool = False,
     keys: bool = False,
 ) -> tuple[Path, Path]:
     """Write two pools, and return their paths.
@@ -36,7 +33,6 @@ def write_pair(
         hard: the share of hard questions.
         seed: the seed of all.
         scores: whether the small model's scores tell easy questions from hard ones.
-        texts: whether the text of a question tells that.
         keys: whether ids differ, and question_key is the same.
     """
     rng = np.random.default_rng(seed)
@@ -49,8 +45,6 @@ def write_pair(
             if scores and name == "small":
                 given = [one | {"score": float(rng.normal(-2.0 if is_hard else 2.0))} for one in given]
             record = {"id": f"q{number}", "reference": "7", "responses": given}
-            if texts:
-                record["input"] = f"{HARD if is_hard else EASY} of number {number}"
             if keys:
                 record |= {"id": f"{name}-{number}", "question_key": f"key {number}"}
             pools[name].append(record)
