@@ -49,8 +49,6 @@ from langchain_reasc.answers.equivalence import (
     Unclear,
     escape_tags,
     fill_prompt,
-    judge_name,
-    judge_reply,
     spelling,
 )
 from langchain_reasc.answers.extractors import (
@@ -126,8 +124,6 @@ __all__ = [
     "is_refusal",
     "json_field",
     "json_object",
-    "judge_name",
-    "judge_reply",
     "kind_of",
     "labels",
     "last_number",
