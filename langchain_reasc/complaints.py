@@ -4,7 +4,7 @@ import difflib
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import lru_cache
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -141,12 +141,11 @@ def findings(
     *,
     values: bool = True,
     whole: str = "",
-    names: Callable[[tuple[int | str, ...]], Iterable[str]] | None = None,
+    names: Iterable[str] = (),
 ) -> list[str]:
     """Describe each finding of pydantic: the place, the problem, and the value unless it may be a secret.
 
-    ``whole`` is the name of the validated object. ``names`` takes the location of an unknown name, and returns the
-    known names there, to suggest the nearest.
+    ``whole`` is the name of the validated object. ``names`` are its known names, to suggest the nearest to an unknown.
     """
     by_place: dict[str, list[ErrorDetails]] = {}
     for found in error.errors(include_url=False):
@@ -156,13 +155,14 @@ def findings(
     return [_finding(where, several, values, names) for where, several in by_place.items()]
 
 
-def _finding(where: str, errors: "list[ErrorDetails]", values: bool, names: Any) -> str:
+def _finding(where: str, errors: "list[ErrorDetails]", values: bool, names: Iterable[str]) -> str:
     first = errors[0]
     own = first.get("ctx", {}).get("error")
     if isinstance(own, ConfigurationError):
         return str(own)
     if first["type"] == "extra_forbidden":
-        return f"{where} is unknown" + (f"; {suggestion(str(first['loc'][-1]), names(first['loc']))}" if names else "")
+        hint = f"; {suggestion(str(first['loc'][-1]), names)}" if names else ""
+        return f"{where} is unknown{hint}"
     if first["type"] == "missing":
         return f"{where} is missing"
     if first["type"] == "too_short" and not first["input"]:

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
-from langchain_reasc_lab.pools.costs import read_prices
 from langchain_reasc_llama_cpp import embedded_model_path
 
 from langchain_reasc.answers import extractor, vote_of
@@ -39,8 +38,6 @@ READ: dict[str, tuple[str, Callable[[str], str], Callable[[Path], object]]] = {
     "a calibration's field": ("c.json", lambda text: within(CALIBRATION, "mean", text), load_calibration),
     "questions": ("q.json", lambda text: f"[{within({'answer': '7'}, 'question', text)}]", read_questions),
     "an answer": ("q.jsonl", lambda text: within({"question": "?"}, "answer", text), read_questions),
-    "prices": ("p.json", lambda text: within({"currency": "USD"}, "models", text), read_prices),
-    "prices as TOML": ("p.toml", lambda text: f"currency = {text}", read_prices),
     "a template": (
         "t.json",
         lambda text: f'[["human", "{{question}}"], {text}]',

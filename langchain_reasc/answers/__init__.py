@@ -48,8 +48,6 @@ from langchain_reasc.answers.equivalence import (
     Same,
     Unclear,
     fill_prompt,
-    judge_name,
-    judge_reply,
     spelling,
 )
 from langchain_reasc.answers.extractors import (
@@ -122,8 +120,6 @@ __all__ = [
     "is_refusal",
     "json_field",
     "json_object",
-    "judge_name",
-    "judge_reply",
     "kind_of",
     "labels",
     "last_number",

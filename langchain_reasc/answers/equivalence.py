@@ -208,7 +208,7 @@ def escape_tags(text: str, names: Collection[str]) -> str:
     return _TAG.sub(lambda tag: "&lt;" if tag["name"].casefold() in folded else "<", text)
 
 
-def judge_reply(reply: AIMessage) -> tuple[str, bool] | None:
+def _judge_reply(reply: AIMessage) -> tuple[str, bool] | None:
     """Return a judge's text without its reasoning, and whether it was cut off. Return None for a refusal or a call."""
     ending = ending_of(reply)
     if is_refusal(reply) or ending not in ("whole", "cut off") or reply.tool_calls or reply.invalid_tool_calls:
@@ -221,7 +221,7 @@ def read_verdict(reply: AIMessage) -> bool | None:
 
     If the reply was cut off (by a limit of one token, say), only its beginning counts.
     """
-    text, cut_off = judge_reply(reply) or ("", False)
+    text, cut_off = _judge_reply(reply) or ("", False)
     text = text.strip("`\n ")
     if cut_off:
         return _verdict(_LEADING.match(text))
@@ -243,9 +243,9 @@ def _verdict(found: re.Match[str] | None) -> bool | None:
     return None if found is None else found[1].lower() in _YES
 
 
-def judge_name(judge: Any, prompt: str, *, usual: str) -> str:
+def _judge_name(judge: Any, prompt: str) -> str:
     """Return the name of a judge for messages and files: its model, and its prompt unless that is the default."""
-    other = "" if prompt == usual else f", prompt {zlib.crc32(prompt.encode()):08x}"
+    other = "" if prompt == JUDGE_PROMPT else f", prompt {zlib.crc32(prompt.encode()):08x}"
     return f"judge({_model_name(judge)}{other})"
 
 
@@ -259,7 +259,7 @@ def by_judge(judge: Runnable[Any, Any] | None, prompt: str) -> Equivalence:
         raise ConfigurationError(f"judge= is a chat model, got {type(judge).__name__}")
     if missing := [name for name in ("{first}", "{second}") if name not in prompt]:
         raise ConfigurationError(f"the judge's prompt lacks {' and '.join(missing)}, which stand for the two answers")
-    name = judge_name(judge, prompt, usual=JUDGE_PROMPT)
+    name = _judge_name(judge, prompt)
     return Equivalence(name=name, kind="judge", between=partial(_compare_by_judge, judge, prompt))
 
 

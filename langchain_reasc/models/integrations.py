@@ -41,8 +41,6 @@ class Integration:
             what others left, such as the count of calls by which a fake model chooses its next response.
         names_end: whether each stream ends with a reason, such as ``finish_reason``. One without was broken off, though
             HTTP took it for whole, and its sample fails.
-        counts_tokens: whether ``get_num_tokens_from_messages`` counts a prompt by the model's own tokenizer, with no
-            request: most classes ask their provider, or fetch a table from the net.
     """
 
     logprobs: str | None = "logprobs"
@@ -57,7 +55,6 @@ class Integration:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     own_copy: bool = True
     names_end: bool = False
-    counts_tokens: bool = False
 
 
 Describe = Callable[[Any], Integration]
@@ -77,8 +74,8 @@ def _ollama_seed(model: Any, arguments: Mapping[str, Any], seed: int) -> dict[st
 
 
 def _llama_cpp(model: BaseChatModel) -> Integration:
-    """Our llama.cpp model records exact signals; it needs no logprobs beside them. Its tokenizer is at hand."""
-    return _Shared(logprobs=None if getattr(model, "signals", ()) else "logprobs", counts_tokens=True)
+    """Our llama.cpp model records exact signals; it needs no logprobs beside them."""
+    return _Shared(logprobs=None if getattr(model, "signals", ()) else "logprobs")
 
 
 def _openai(model: BaseChatModel) -> Integration:

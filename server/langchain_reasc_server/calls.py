@@ -101,7 +101,7 @@ class Wishes(BaseModel):
                 exclude_none=True, exclude_unset=True
             )
         except ValidationError as error:
-            said = findings(error, whole="reasc", names=lambda _: cls.model_fields)
+            said = findings(error, whole="reasc", names=cls.model_fields)
             raise ConfigurationError(f"reasc: {'; '.join(said)}") from None
         return cls(**by_text | by_field)
 

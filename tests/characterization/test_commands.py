@@ -16,7 +16,7 @@ from .test_calibrations import numbers
 
 Golden = Callable[..., None]
 COMMANDS = ["", "ask", "calibrate", "record", "grade", "replay", "report", "demo", "probe", "pool", "inspect"]
-OF_POOLS = [f"pool {one}" for one in ("show", "calibrate", "merge", "export", "import")]
+OF_POOLS = [f"pool {one}" for one in ("show", "calibrate", "export", "import")]
 MODEL = ("--model-class", "characterization.guesser.Guesser")
 
 
@@ -153,7 +153,6 @@ WRONG: dict[str, tuple[object, ...]] = {
     "report nothing": ("report", "nowhere.sqlite"),
     "report into a folder": ("report", "scored.sqlite", "--out", "/"),
     "show no pool": ("pool", "show", "questions.txt"),
-    "merge one": ("pool", "merge", "scored.sqlite", "--out", "m.sqlite"),
     "probe nobody": ("probe", "http://127.0.0.1:9"),
     "demo of nothing": ("demo", "--problems", "0"),
 }

@@ -29,7 +29,6 @@ class Scripted(BaseChatModel):
     scripted_api_key: SecretStr | None = Field(default=None, alias="api_key")
     headers: dict[str, str] = Field(default_factory=dict)
     usage: bool = True
-    details: bool = False
     fails_once: bool = False
     says_its_key: bool = False
     seconds: float = 0
@@ -58,8 +57,6 @@ class Scripted(BaseChatModel):
             _FAILED.add(seed)
             raise ConnectionError("the line is busy")
         told: Any = {"input_tokens": 20, "output_tokens": 8, "total_tokens": 28}
-        if self.details:
-            told |= {"input_token_details": {"cache_read": 15}, "output_token_details": {"reasoning": 6}}
         return said("It is \\boxed{5}.", told if self.usage else None)
 
 

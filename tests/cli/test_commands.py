@@ -97,7 +97,7 @@ def test_an_error_is_one_line_and_code_1(tmp_path: Path, arguments: str, says: s
         *("replay", "replay p --shuffles many", "replay p --p-target nan", "replay p --signals some"),
         *("replay p --plot a.foo", f"demo --out {__file__}", "record d.jsonl", "record d.jsonl --out /"),
         *("calibrate d.jsonl --p-target 0", "calibrate d.jsonl --out .", f"calibrate d.jsonl --out {__file__}/c.json"),
-        *("grade p", "grade p --grader alias --tolerance 0.1", "grade p --grader judge --concurrency 0"),
+        *("grade p", "grade p --grader alias --tolerance 0.1", "grade p --grader judge"),
         *("report p --out /", "report p --csv p", "report p --json - --markdown -", "report p --parameters 0"),
     ],
 )

@@ -1,124 +1,23 @@
 """``reasc grade``: grade a pool again, without a new sample."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from langchain_reasc.cli.console import ending, print_json, progress, remark, stdout
-from langchain_reasc.cli.models import ModelOptions
-from langchain_reasc.cli.options import AnswerField, AsJson, KeyVariable, MaxTokens, QuestionField, Seed, Urls, one_of
-from langchain_reasc.exceptions import ConfigurationError, missing_extra
-from langchain_reasc.files import read_text
+from langchain_reasc.cli.console import print_json, print_lines, progress, remark
+from langchain_reasc.cli.options import AnswerField, AsJson, QuestionField, one_of
 from langchain_reasc_lab.cli.options import PoolPath
 
 if TYPE_CHECKING:
-    from langchain_reasc_lab.cli.graded import Compared
     from langchain_reasc_lab.pools import Pool
     from langchain_reasc_lab.pools.graders import Grader
-    from langchain_reasc_lab.pools.grading import Labels
+    from langchain_reasc_lab.pools.grading import Grading, Labels
 
-
-@dataclass
-class JudgeOptions:
-    """A model as the grader."""
-
-    judge_model: Annotated[
-        str | None,
-        typer.Option(metavar="PROVIDER:NAME", help="judge: a chat model of LangChain's, such as openai:gpt-4o-mini."),
-    ] = None
-    model: Annotated[
-        str | None,
-        typer.Option("--model", "-m", metavar="MODEL", help="judge: a GGUF file, hf:..., or with --url a name there."),
-    ] = None
-    url: Urls = None
-    key_variable: KeyVariable = None
-    judge_prompt: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="judge: another prompt, with {question}, {references} and {answer}."),
-    ] = None
-    judge_reads: Annotated[
-        str,
-        typer.Option(
-            metavar="answer|response",
-            help="judge: what it is shown, the answer that was found or the whole response.",
-            callback=one_of("answer", "response"),
-        ),
-    ] = "answer"
-    temperature: Annotated[float, typer.Option(help="judge: its sampling temperature.")] = 0.0
-    max_tokens: MaxTokens = None
-    concurrency: Annotated[
-        int | None, typer.Option(min=1, help=r"judge: answers in flight. \[default: 1 in this process, else 8]")
-    ] = None
-    timeout: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", help="judge: what one answer may take; then it counts as undecided."),
-    ] = None
-
-    def check(self, grader: str) -> None:
-        """Refuse options that go with another grader, and a time limit that is none."""
-        defaults = vars(JudgeOptions())
-        given = [name for name, value in vars(self).items() if value and value != defaults[name]]
-        if grader != "judge" and given:
-            raise typer.BadParameter(f"--{given[0].replace('_', '-')} goes with --grader judge, not with {grader}")
-        if self.timeout is not None and not self.timeout > 0:
-            raise typer.BadParameter(f"--timeout is in seconds, above 0; got {self.timeout:g}")
-
-    @property
-    def at_once(self) -> int:
-        """The number of answers graded at once: several if the model is not in this process."""
-        return self.concurrency or (8 if self.url or self.judge_model else 1)
-
-    @contextmanager
-    def open(self, pool: Path) -> "Iterator[Grader]":
-        """Open a judge whose verdicts are kept beside the pool; print its bill at the end, also after an error."""
-        from langchain_reasc_lab.pools.judge import GRADING_PROMPT, Judge, VerdictFile
-
-        try:
-            prompt = GRADING_PROMPT if self.judge_prompt is None else read_text(self.judge_prompt)
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError(f"cannot read the judge's prompt from {self.judge_prompt}: {error}") from error
-        kept = VerdictFile.beside(pool)
-        with self._open_model() as model:
-            judge = Judge(model, prompt=prompt, reads=self.judge_reads, kept=kept)  # type: ignore[arg-type]
-            try:
-                yield judge
-            finally:
-                if judge.unclear is not None:
-                    remark(f"a reply of {judge.name} that was no verdict ends {ending(judge.unclear)}")
-                if judge.calls or judge.reused:
-                    about = "about " if judge.estimated else ""
-                    reused = f"; {judge.reused:,} verdicts were there already" if judge.reused else ""
-                    remark(
-                        f"{judge.name} was asked {judge.calls:,} times, for {about}{judge.bill['input_tokens']:,} "
-                        f"prompt tokens and {judge.bill['output_tokens']:,} generated ones{reused}"
-                    )
-
-    def _open_model(self) -> Any:
-        named_here = self.model is not None or bool(self.url)
-        options: dict[str, Any] = {"temperature": self.temperature, "max_tokens": self.max_tokens}
-        if self.judge_model is None:
-            if not named_here:
-                raise ConfigurationError(
-                    "which model judges? Name it with --judge-model, or --model, or --url and --model"
-                )
-            return ModelOptions(self.model, self.url, self.key_variable).open(**options)
-        if named_here or self.key_variable is not None:
-            raise ConfigurationError(
-                "--judge-model names a chat model of LangChain's; leave out --model, --url and the key"
-            )
-        try:
-            from langchain.chat_models import init_chat_model
-        except ModuleNotFoundError:
-            raise missing_extra("agents", "langchain") from None
-        given = {name: value for name, value in options.items() if value is not None}
-        try:
-            return nullcontext(init_chat_model(self.judge_model, **given))
-        except Exception as error:  # whatever the integration raises where a package, a key or the name is wrong
-            raise ConfigurationError(f"--judge-model {self.judge_model}: {error}") from error
+_SHOWN: Final = 5  # examples of changed verdicts
+_LONGEST: Final = 30  # characters of an answer in them
 
 
 def grade(
@@ -128,65 +27,71 @@ def grade(
         str,
         typer.Option(
             metavar="NAME",
-            help="What says whether an answer is right: exact, numeric, choice, math, alias, judge.",
-            callback=one_of("exact", "numeric", "choice", "math", "alias", "judge"),
+            help="What says whether an answer is right: exact, numeric, choice, math, alias.",
+            callback=one_of("exact", "numeric", "choice", "math", "alias"),
         ),
     ],
     data: Annotated[
         Path | None, typer.Option("--data", metavar="DATA", help="Take the right answers from this file.")
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would change, and change nothing; a judge is asked.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would change, and change nothing.")] = False,
     tolerance: Annotated[
         float | None,
         typer.Option(metavar="SHARE", help=r"numeric: how far numbers may differ, such as 0.001. \[default: 0.0001]"),
     ] = None,
-    judge: JudgeOptions,
     question_field: QuestionField = None,
     answer_field: AnswerField = None,
-    seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """Grade recorded responses again, by another grader or by corrected labels, without a new sample.
 
     exact: the same answer, as pools are graded when they are recorded; either may leave out the unit. numeric: the
     same number up to a tolerance. choice: the same letter. math: equal as mathematics. alias: one of several accepted
-    names, whatever its case, articles and punctuation. judge: what a model says that is shown the question, the
-    accepted answers and the answer. Equal answers to a question are graded once.
-
-    The verdicts and the grader's name are written into the pool. A judge's verdicts are kept beside the pool as soon
-    as they come: after an interruption, or after --dry-run, nothing is paid for again.
+    names, whatever its case, articles and punctuation. Equal answers to a question are graded once. The verdicts and
+    the grader's name are written into the pool.
 
     [bold]Examples[/]
 
     reasc grade pool.sqlite --grader numeric --tolerance 0.001 --dry-run
 
     reasc grade pool.sqlite --grader exact --data corrected.jsonl
-
-    reasc grade pool.sqlite --grader judge --url http://gpu1:8000 --model Qwen/Qwen2.5-7B-Instruct
-
-    reasc grade pool.sqlite --grader judge --judge-model openai:gpt-4o-mini
     """
-    from langchain_reasc_lab.cli.graded import compare
     from langchain_reasc_lab.pools.grading import grade_pool, write_verdicts
 
-    judge.check(grader)
     if tolerance is not None and grader != "numeric":
         raise typer.BadParameter("--tolerance goes with --grader numeric")
     labels = None if data is None else _labels(pool, data, question_field, answer_field)
     recorded = _read(pool, labels or {}, writable=not dry_run)
-    opened = judge.open(recorded.path) if grader == "judge" else nullcontext(_grader(grader, recorded, tolerance))
-    with opened as chosen, progress("Grading") as move:
-        at_once = {"concurrency": judge.at_once, "seconds": judge.timeout}
-        grading = grade_pool(recorded, chosen, labels=labels, on_answer=move, **at_once)  # type: ignore[arg-type]
+    with progress("Grading") as move:
+        grading = grade_pool(recorded, _grader(grader, recorded, tolerance), labels=labels, on_question=move)
     if grading.notice:
         remark(grading.notice)
-    compared = compare(recorded, chosen, grading, labels, seed=seed)
+    changes = list(_changes(recorded, grading, labels or {}))
     if not dry_run:
         write_verdicts(recorded, grading, labels)
-    _show(compared, as_json=as_json)
+    if as_json:
+        print_json(_as_data(recorded, grading, changes))
+    else:
+        print_lines(_lines(recorded, grading, changes))
     remark(f"nothing was written into {pool} (--dry-run)" if dry_run else f"the verdicts are in {pool}")
+
+
+class _Change(NamedTuple):
+    """An answer whose verdict has changed.
+
+    Attributes:
+        question: the question's id.
+        answer: the answer.
+        references: the accepted answers.
+        right: whether it is right now.
+        responses: how many responses give it.
+    """
+
+    question: str
+    answer: str
+    references: tuple[str, ...]
+    right: bool
+    responses: int
 
 
 def _read(path: Path, labels: "Labels", *, writable: bool) -> "Pool":
@@ -203,17 +108,9 @@ def _read(path: Path, labels: "Labels", *, writable: bool) -> "Pool":
         remark(note)
     if writable:
         check_writable(pool)
-    if unknown := sum(not one.references and one.id not in labels for one in pool.questions):
+    if unknown := sum(not question.references and question.id not in labels for question in pool.questions):
         remark(f"{unknown} questions of {path} have no right answer to compare with, and keep the verdicts they have")
     return pool
-
-
-def _show(compared: "Compared", *, as_json: bool) -> None:
-    if as_json:
-        print_json(compared.as_data())
-        return
-    for part in compared.parts():
-        stdout().print(part, soft_wrap=False)
 
 
 def _labels(pool: Path, data: Path, question_field: str | None, answer_field: str | None) -> "Labels":
@@ -226,7 +123,7 @@ def _labels(pool: Path, data: Path, question_field: str | None, answer_field: st
     labels, missing = labels_from(stored, questions)
     if missing:
         remark(f"{data} lacks {missing} of the {len(stored.questions)} questions; of these the pool's answers hold")
-    if new := sum(one.id in labels and not one.references for one in stored.questions):
+    if new := sum(question.id in labels and not question.references for question in stored.questions):
         remark(f"{new} questions had no right answer before: what they were given counts as wrong up to now")
     return labels
 
@@ -238,3 +135,74 @@ def _grader(name: str, pool: "Pool", tolerance: float | None) -> "Grader":
     if name == "exact":
         return Exact(extractor_of(pool.metadata))
     return Numeric(tolerance) if name == "numeric" else GRADERS[name]()
+
+
+def _changes(pool: "Pool", grading: "Grading", labels: "Labels") -> Iterator[_Change]:
+    for question in pool.questions:
+        changed = Counter[tuple[str, bool]]()
+        for response, verdict in zip(question.responses, grading.verdicts[question.id], strict=True):
+            if response.answer is not None and bool(response.correct) != bool(verdict):
+                changed[response.answer, bool(verdict)] += 1
+        references = labels.get(question.id, question.references)
+        for (answer, right), responses in changed.items():
+            yield _Change(question.id, answer, references, right, responses)
+
+
+def _as_data(pool: "Pool", grading: "Grading", changes: list[_Change]) -> dict[str, Any]:
+    verdicts = [verdict for of_question in grading.verdicts.values() for verdict in of_question]
+    return {
+        "pool": str(pool.path),
+        "grader_before": pool.metadata.get("grader", "exact"),
+        "grader": grading.grader,
+        "questions": len(pool.questions),
+        "responses": len(verdicts),
+        "answers": grading.answers,
+        "answers_undecided": grading.undecided,
+        "responses_undecided": verdicts.count(None),
+        "accuracy_before": _share(response.correct for response in pool.responses),
+        "accuracy": _share(verdicts),
+        "changed_responses": sum(change.responses for change in changes),
+        "changes": [change._asdict() for change in changes],
+    }
+
+
+def _lines(pool: "Pool", grading: "Grading", changes: list[_Change]) -> Iterator[str]:
+    data = _as_data(pool, grading, changes)
+    yield (
+        f"{pool.path.name}: {_questions(data['questions'])}, {data['responses']:,} responses, "
+        f"{data['answers']:,} distinct answers"
+    )
+    yield f"before, by {data['grader_before']}: {data['accuracy_before']:.1%} of the responses right"
+    yield f"now, by {data['grader']}: {data['accuracy']:.1%}"
+    if not changes:
+        yield "No verdict changed."
+        return
+    became_right = sum(change.responses for change in changes if change.right)
+    became_wrong = data["changed_responses"] - became_right
+    changed_questions = len({change.question for change in changes})
+    more = f", such as the first {_SHOWN} of {len(changes):,} answers" if len(changes) > _SHOWN else ""
+    yield (
+        f"{data['changed_responses']:,} of {data['responses']:,} verdicts changed, in {_questions(changed_questions)}: "
+        f"{became_right:,} became right, {became_wrong:,} became wrong{more}:"
+    )
+    for change in changes[:_SHOWN]:
+        accepted = " or ".join(map(_shortened, change.references))
+        times = "once" if change.responses == 1 else f"{change.responses} times"
+        verdict = "right" if change.right else "wrong"
+        answer = _shortened(change.answer)
+        yield f"  {change.question}: {answer}, given {times}, is {verdict} now (accepted: {accepted})"
+
+
+def _share(verdicts: Iterable[bool | None]) -> float:
+    """Return the share of right responses."""
+    graded = list(verdicts)
+    return graded.count(True) / len(graded)
+
+
+def _questions(count: int) -> str:
+    return "1 question" if count == 1 else f"{count:,} questions"
+
+
+def _shortened(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."

@@ -64,15 +64,6 @@ AllSignals = Annotated[
     ),
 ]
 PoolPath = Annotated[Path, typer.Argument(metavar="POOL", help="A recorded pool.")]
-Prices = Annotated[
-    Path | None,
-    typer.Option(
-        "--prices",
-        metavar="FILE",
-        help='What a million tokens cost: JSON such as {"currency": "USD", "models": {"gpt-4o-mini": {"input": 0.15, '
-        '"output": 0.6}}}, or the same as .toml; cached, cache_write and reasoning may be there, too.',
-    ),
-]
 
 
 def pool_measure(signal: str, score: str, window: int) -> "MeasureSpec":

@@ -1,4 +1,4 @@
-"""Show, merge, export and import recorded pools, and calibrate on them."""
+"""Show, export and import recorded pools, and calibrate on them."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -10,112 +10,63 @@ import typer
 from langchain_reasc.cli.console import print_json, print_lines, remark
 from langchain_reasc.cli.options import AsJson
 from langchain_reasc_lab.cli.calibrate import calibrate
-from langchain_reasc_lab.cli.options import PoolPath, Prices
+from langchain_reasc_lab.cli.options import PoolPath
 
 if TYPE_CHECKING:
     from langchain_reasc_lab.pools import Pool
 
-__all__ = ["COMMANDS", "calibrate", "export", "import_", "merge", "show"]
+__all__ = ["COMMANDS", "calibrate", "export", "import_", "show"]
 
 
-def show(pool: PoolPath, prices: Prices = None, as_json: AsJson = False) -> None:
-    """Show what a pool holds: questions, responses, model, signals, time, and what it has cost.
+def show(pool: PoolPath, as_json: AsJson = False) -> None:
+    """Show what a pool holds: questions, responses, model, signals, time, and how many tokens it took.
 
     [bold]Examples[/]
 
     reasc pool show pool.sqlite
 
-    reasc pool show pool.sqlite --prices prices.toml --json
+    reasc pool show pool.sqlite --json
     """
     from langchain_reasc_lab.pools import read_pool, read_ungraded
-    from langchain_reasc_lab.pools.costs import bill_lines, pool_bill, read_prices
+    from langchain_reasc_lab.pools.tokens import count_lines, pool_tokens
 
-    known = None if prices is None else read_prices(prices)
     read = read_ungraded(pool)
     if any(question.references for question in read.questions):
         read = read_pool(pool)
-    figures, bill = _figures(read), pool_bill(read)
-    price, currency = (known.price_of(str(read.model)), known.currency) if known else (None, "")
+    figures, tokens = _figures(read), pool_tokens(read)
     if as_json:
-        cost = {"cost": price.cost_of(bill), "currency": currency} if price else {}
-        print_json({**figures, "bill": asdict(bill), "notes": read.notes, **cost})
+        print_json({**figures, "tokens": asdict(tokens), "notes": read.notes})
         return
     print_lines(_lines(figures))
-    print_lines(bill_lines(bill, price, currency, verb="Held"))
+    print_lines(count_lines(tokens, verb="Held"))
     for note in read.notes:
         remark(f"note: {note}")
 
 
-def merge(
-    first: Annotated[Path, typer.Argument(metavar="A", help="A pool.")],
-    second: Annotated[Path, typer.Argument(metavar="B", help="Another one of the same model and prompt.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="C", help="The pool to write, which is not there yet.")],
-) -> None:
-    """Put two pools of the same model and prompt together.
-
-    A question that both hold comes once: with the longer recording where both drew with the same seed, and with the
-    responses of both where they drew with different ones.
-
-    [bold]Examples[/]
-
-    reasc pool merge first-half.sqlite second-half.sqlite --out pool.sqlite
-    """
-    from langchain_reasc_lab.pools.merging import merge_pools
-
-    merged = merge_pools(first, second, out)
-    shared = f"; of {merged.shared:,} that both hold " if merged.shared else ""
-    if shared:
-        shared += "the responses are put together" if merged.appended else "the longer recording counts"
-    remark(f"{out} has {merged.questions:,} questions with {merged.responses:,} responses{shared}")
-    if merged.fewest != merged.most:
-        remark(f"note: its questions have from {merged.fewest} to {merged.most} responses each")
-
-
 def export(
     pool: PoolPath,
-    out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="A .parquet or .jsonl file, or a folder, which is not there yet.")
-    ],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The .jsonl file to write, which is not there yet.")],
 ) -> None:
-    """Write a pool for other programs: Parquet, JSON Lines, or a folder that Hugging Face's datasets load.
+    """Write a pool as JSON Lines for other programs: a question a line, token signals in a file beside it.
 
-    Parquet has a row for each response; JSON Lines a question a line, and token signals in a file beside it. A folder
-    has Parquet files of 1,024 questions each: datasets.load_dataset("folder"). `reasc pool import` reads all of them
-    back, exactly.
+    `reasc pool import` reads it back, exactly.
 
     [bold]Examples[/]
 
-    reasc pool export pool.sqlite responses.parquet
-
     reasc pool export pool.sqlite responses.jsonl
-
-    reasc pool export pool.sqlite folder/
     """
     from langchain_reasc_lab.pools import PoolStore
     from langchain_reasc_lab.pools.json_lines import write_json_lines
-    from langchain_reasc_lab.pools.parquet import write_folder, write_parquet
 
-    kind = out.suffix.lower()
-    if kind not in (".parquet", ".jsonl", ""):
-        raise typer.BadParameter(f"cannot write {out}: name a .parquet file, a .jsonl file or a folder")
-    store, notes = PoolStore.open(pool), list[str]()
-    if kind == ".parquet":
-        write_parquet(store, out)
-    elif kind == ".jsonl":
-        beside = write_json_lines(store, out)[1:]
-        notes += [f"token signals are in {path}" for path in beside]
-    else:
-        notes += [f"{write_folder(store, out)} files of at most 1,024 questions"]
-    _remark_written(out, notes)
+    if out.suffix.lower() != ".jsonl":
+        raise typer.BadParameter(f"cannot write {out}: name a .jsonl file")
+    beside = write_json_lines(PoolStore.open(pool), out)[1:]
+    _remark_written(out, [f"token signals are in {path}" for path in beside])
 
 
 def import_(
     path: Annotated[
-        Path,
-        typer.Argument(
-            metavar="SOURCE",
-            help="What `reasc pool export` wrote, a pool of JSON Lines, or with --source a git checkout.",
-        ),
+        Path, typer.Argument(metavar="SOURCE", help="A pool as JSON Lines, or with --source a git checkout.")
     ],
     out: Annotated[
         Path, typer.Argument(metavar="OUT", help="The file to write, which is not there yet; with --source a folder.")
@@ -130,19 +81,16 @@ def import_(
         ),
     ] = None,
 ) -> None:
-    """Make a pool of what was exported, of JSON Lines that other programs wrote, or of published recordings.
+    """Make a pool of JSON Lines, of ours or of other programs, or of published recordings.
 
     [bold]Examples[/]
-
-    reasc pool import responses.parquet pool.sqlite
 
     reasc pool import responses.jsonl pool.sqlite
 
     reasc pool import consol-checkout recordings/ --source consol
     """
+    from langchain_reasc_lab.pools.copying import new_pool
     from langchain_reasc_lab.pools.json_lines import read_json_lines
-    from langchain_reasc_lab.pools.merging import new_pool
-    from langchain_reasc_lab.pools.parquet import read_parquet
     from langchain_reasc_lab.pools.public import SOURCES, import_source
 
     if source is not None:
@@ -154,14 +102,10 @@ def import_(
             remark(f"left out {len(left_out)} without recorded answers: {', '.join(left_out)}")
         remark(f"wrote {len(written)} recording{'s' * (len(written) > 1)} into {out}")
         return
-    if out.suffix.lower() in (".jsonl", ".json", ".parquet"):
+    if out.suffix.lower() in (".jsonl", ".json"):
         raise typer.BadParameter(f"{out} would be an SQLite file: name it .sqlite; `reasc pool export` writes others")
-    notes: list[str] = []
     with new_pool(out) as made:
-        if path.suffix.lower() == ".parquet" or path.is_dir():
-            read_parquet(path, made)
-        else:
-            notes = read_json_lines(path, made)
+        notes = read_json_lines(path, made)
     _remark_written(out, notes)
 
 
@@ -196,7 +140,7 @@ def _figures(pool: "Pool") -> dict[str, Any]:
 
 
 def _lines(figures: dict[str, Any]) -> Iterator[str]:
-    from langchain_reasc_lab.pools.costs import duration
+    from langchain_reasc_lab.pools.tokens import duration
 
     fewest, most, metadata = figures["fewest"], figures["most"], figures["metadata"]
     each = str(most) if fewest == most else f"{fewest} to {most}"
@@ -225,4 +169,4 @@ def _settings(metadata: dict[str, Any]) -> str:
     return "".join(f", {name} {value}" for name, value in settings.items() if value is not None)
 
 
-COMMANDS: Final = (show, calibrate, merge, export, import_)
+COMMANDS: Final = (show, calibrate, export, import_)

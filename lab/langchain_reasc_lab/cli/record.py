@@ -11,7 +11,7 @@ from langchain_reasc.cli.console import progress, remark
 from langchain_reasc.cli.models import ModelOptions
 from langchain_reasc.cli.options import Concurrency, keep_apart, output_file
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc_lab.cli.options import FormatOptions, PresetOptions, Prices
+from langchain_reasc_lab.cli.options import FormatOptions, PresetOptions
 
 if TYPE_CHECKING:
     from langchain_reasc_lab.pools import Pool
@@ -50,11 +50,9 @@ def record(
     ray_workers: Annotated[
         int | None, typer.Option(min=1, help=r"Workers; each has --concurrency. \[default: 2]")
     ] = None,
-    prices: Prices = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what it is expected to cost, and stop.")] = False,
-    max_cost: Annotated[
-        float | None, typer.Option(min=0, help="Do not begin, nor go on, beyond this cost (with --prices).")
-    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print how many tokens it is expected to take, and stop.")
+    ] = False,
     max_tokens_total: Annotated[
         int | None, typer.Option(min=1, help="Do not begin, nor go on, beyond so many tokens.")
     ] = None,
@@ -81,13 +79,13 @@ def record(
     reasc record gsm8k.jsonl --out pool.sqlite --url http://gpu1:8000 --model qwen --ray auto --ray-workers 8
 
     reasc record gsm8k.jsonl --out pool.sqlite --model-class langchain_openai.ChatOpenAI --model gpt-4o-mini
-    --prices prices.json --dry-run
+    --max-tokens-total 1000000 --dry-run
     """
     from langchain_reasc_lab.cli.budget import Budget
     from langchain_reasc_lab.data import read_data_set
 
     keep_apart(out, data)
-    budget = Budget(prices, max_cost, max_tokens_total)
+    budget = Budget(max_tokens_total)
     found = read_data_set(data, limit=limit, **vars(fields))
     how = asking.prompting(source.model, found.format)
     make_model = partial(source.open, **how.sampling, seed=seed, default_seed=0)
@@ -104,7 +102,7 @@ def record(
         budget.expect(model, found.questions, out, samples=samples, prompt=how.prompt, dry_run=dry_run)
         if dry_run:
             return
-        with budget.billed():
+        with budget.counted():
             record_with_progress(
                 "Recording",
                 model,

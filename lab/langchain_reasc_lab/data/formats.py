@@ -13,10 +13,10 @@ nq-open         JSON Lines: question, answer (a list of all that are accepted)  
 any             any fields, see :func:`langchain_reasc.data.read_questions`                    none       exact
 ==============  ============================================================================  =========  =========
 
-The paper grades MATH500 and Omni-Math by a model, xVerify: the grader ``judge``. The reader of gsm8k was tried on the
-published file. Those of nq-open and last-letters were written after a look at published files; those of math500,
-omni-math, gpqa and strategyqa after descriptions and other programs that read them: of all these only files made by
-hand in the same format were read.
+The paper grades MATH500 and Omni-Math by a model, xVerify. The reader of gsm8k was tried on the published file. Those
+of nq-open and last-letters were written after a look at published files; those of math500, omni-math, gpqa and
+strategyqa after descriptions and other programs that read them: of all these only files made by hand in the same format
+were read.
 
 Questions have the ids that the data set gives them; as ``any``, those of ``id``, or names made of their texts. On the
 Hugging Face Hub the data sets have the same fields: ``hf:openai/gsm8k:main/test``, ``hf:HuggingFaceH4/MATH-500/test``,
@@ -42,7 +42,7 @@ from langchain_reasc.exceptions import ConfigurationError
 
 __all__ = ["FORMATS", "DataFormat", "DataSet", "Grader", "format_of", "read_data_set"]
 
-Grader = Literal["exact", "numeric", "choice", "math", "alias", "judge"]
+Grader = Literal["exact", "numeric", "choice", "math", "alias"]
 """How a response's answer is compared with the right ones."""
 
 _RIGHT: Final = "Correct Answer"

@@ -68,7 +68,6 @@ class DrawnResponse(NamedTuple):
         message: the parts of the message that the pool keeps.
         reading: its token signals and spans; None if it has none.
         info: the signals' provenance, if the backend reports it.
-        why_unread: why there is no reading.
         estimated: whether the provider did not report its tokens.
     """
 
@@ -76,7 +75,6 @@ class DrawnResponse(NamedTuple):
     message: Message
     reading: SignalReading | None
     info: Mapping[str, Any] | None
-    why_unread: str | None = None
     estimated: bool = False
 
 
@@ -212,16 +210,15 @@ def _read(sample: Sample, message: AIMessage, extract: Extractor, question: str)
         cut_off=vote.cut_off,
         seconds=sample.seconds,
     )
-    why = None
     try:
         # For a vote for tool calls the calls' own tokens, where they are known, as a live decision would weigh it.
         places = places_of(message, extract, vote, question=question)
         reading = read_signals(message, of_calls=vote.calls, places=places)
-    except LogprobsUnavailable as error:
-        reading, why = None, str(error)
+    except LogprobsUnavailable:
+        reading = None
     info = message.response_metadata.get(TOKEN_SIGNALS_INFO)
     info = dict(info) if isinstance(info, Mapping) else None
-    return DrawnResponse(response, kept, reading, info, why, is_estimated(message))
+    return DrawnResponse(response, kept, reading, info, is_estimated(message))
 
 
 def _overflow_of(question: LabelledQuestion, drawn: Sequence[Sample]) -> ContextOverflowError:

@@ -1,6 +1,6 @@
-"""Graders decide whether an answer is right: by spelling, number, letter, formula or name.
+"""Graders decide whether an answer is right: by spelling, number, letter, formula or name, or by your own function.
 
-A model as the grader is in :mod:`.judge`; a whole pool is graded by :mod:`.grading`.
+A whole pool is graded by :mod:`.grading`.
 """
 
 import re
@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
-from typing import Final, Protocol
+from typing import Final
 
 from langchain_reasc.answers import (
     Extractor,
@@ -34,28 +34,20 @@ _Number = tuple[Fraction, str]
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 
 
-class Grader(Protocol):
-    """Decides whether an answer is right. Several threads may call it at once."""
+Grader = Callable[[str, str, Sequence[str]], bool | None]
+"""Returns whether an answer is right; None if that cannot be decided.
 
-    @property
-    def name(self) -> str:
-        """The name that a pool graded by it records, with all that its verdicts depend on."""
-        ...
+It is called with the question (empty if it is not known), the answer found in a response, which is never blank, and the
+accepted answers, one at least.
+"""
 
-    def grade(self, question: str, answer: str, text: str | None, references: Sequence[str]) -> bool | None:
-        """Return whether an answer is right.
 
-        Args:
-            question: the question; empty if it is not known.
-            answer: the answer found in a response, which is never blank.
-            text: a response that gave this answer; None if its text was not kept. Of a question's equal answers only
-                the first is graded, so that all of them are right or none is.
-            references: the accepted answers, one at least.
-
-        Returns:
-            None if it cannot be decided.
-        """
-        ...
+def grader_name(grader: Grader) -> str:
+    """Return the name that a pool graded by it records: its ``name``, or else a function's own."""
+    for attribute in ("name", "__name__"):
+        if hasattr(grader, attribute):
+            return str(getattr(grader, attribute))
+    return type(grader).__name__
 
 
 class Exact:
@@ -71,7 +63,7 @@ class Exact:
     def __init__(self, extract: Extractor | None = None) -> None:
         self._extract = extract or extractor()
 
-    def grade(self, question: str, answer: str, text: str | None, references: Sequence[str]) -> bool:
+    def __call__(self, question: str, answer: str, references: Sequence[str]) -> bool:
         return any(self._extract.is_same(answer, self._extract.label(right)) for right in references)
 
 
@@ -96,7 +88,7 @@ class Numeric:
         self._tolerance = tolerance
         self.name = "numeric" if tolerance is None else f"numeric({tolerance:g})"
 
-    def grade(self, question: str, answer: str, text: str | None, references: Sequence[str]) -> bool | None:
+    def __call__(self, question: str, answer: str, references: Sequence[str]) -> bool | None:
         if _spelled_alike(answer, references):
             return True
         numbers = _numbers(form_of(answer))
@@ -129,7 +121,7 @@ class Choice:
 
     name = "choice"
 
-    def grade(self, question: str, answer: str, text: str | None, references: Sequence[str]) -> bool | None:
+    def __call__(self, question: str, answer: str, references: Sequence[str]) -> bool | None:
         if _spelled_alike(answer, references):
             return True
         given, rights = _letters(answer), [_letters(right) for right in references]
@@ -150,7 +142,7 @@ class Mathematical:
     def __init__(self) -> None:
         require_math_verify()
 
-    def grade(self, question: str, answer: str, text: str | None, references: Sequence[str]) -> bool:
+    def __call__(self, question: str, answer: str, references: Sequence[str]) -> bool:
         if _spelled_alike(answer, references):
             return True
         if kind_of(answer) is not None:
@@ -169,7 +161,7 @@ class Alias:
 
     name = "alias"
 
-    def grade(self, question: str, answer: str, text: str | None, references: Sequence[str]) -> bool:
+    def __call__(self, question: str, answer: str, references: Sequence[str]) -> bool:
         if _spelled_alike(answer, references):
             return True
         given = _plain_name(answer)
@@ -179,7 +171,7 @@ class Alias:
 GRADERS: Final[Mapping[str, Callable[[], Grader]]] = {
     **{"exact": Exact, "numeric": Numeric, "choice": Choice, "math": Mathematical, "alias": Alias}
 }
-"""Graders that need no model, by name."""
+"""Graders by name."""
 
 
 def _spelled_alike(answer: str, references: Sequence[str]) -> bool:

@@ -39,7 +39,7 @@ from langchain_reasc.complaints import findings
 from langchain_reasc.exceptions import PoolError
 from langchain_reasc.files import open_file, parse_json
 from langchain_reasc.models.usage import tokens_of_text
-from langchain_reasc_lab.pools.merging import WholeQuestion, new_path, whole_questions
+from langchain_reasc_lab.pools.copying import WholeQuestion, new_path, whole_questions
 from langchain_reasc_lab.pools.store import Message, PoolQuestion, PoolResponse, PoolStore, storable
 
 _LONGEST: Final = 256 << 20  # bytes of the signals of a question; they take a few thousand a response

@@ -16,7 +16,7 @@ from langchain_reasc.answers import written
 from langchain_reasc.exceptions import ConfigurationError, PoolError, ReASCError
 from langchain_reasc.files import parse_json, read_text
 from langchain_reasc.models.usage import tokens_of_text
-from langchain_reasc_lab.pools.merging import new_pool
+from langchain_reasc_lab.pools.copying import new_pool
 from langchain_reasc_lab.pools.store import PoolQuestion, PoolResponse
 
 __all__ = ["SOURCES", "PublicRecording", "PublicSource", "import_source"]

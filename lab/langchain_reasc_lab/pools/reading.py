@@ -6,7 +6,7 @@ Every answer is found by this version's rules, and graded.
 import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from langchain_core.messages import AIMessage
 
@@ -17,9 +17,7 @@ from langchain_reasc_lab.pools.store import Message, PoolQuestion, PoolResponse,
 
 __all__ = [
     "CALIBRATION_POOL",
-    "Contradiction",
     "calibrated_on",
-    "contradictions",
     "extractor_of",
     "find_answers_again",
     "message_of",
@@ -183,48 +181,27 @@ def calibrated_on(pool: Pool, other: Pool) -> Pool:
     return joined
 
 
-class Contradiction(NamedTuple):
-    """One answer to one question, flagged both right and wrong.
-
-    Attributes:
-        question: the question's id.
-        answer: the answer.
-        right: responses that give it and are flagged right.
-        wrong: those that give it and are flagged wrong.
-        decides: the flag of the first recorded of them, which replay takes for all.
-    """
-
-    question: str
-    answer: str
-    right: int
-    wrong: int
-    decides: bool
-
-
-def contradictions(pool: Pool) -> Iterator[Contradiction]:
-    """Yield the answers that a pool flags both right and wrong, in the order of its questions."""
+def _contradiction_notes(pool: Pool) -> Iterator[str]:
+    """Name the answers that a pool flags both right and wrong, in the order of its questions."""
+    contradictions: list[str] = []
     for question in pool.questions:
         flags: dict[str, list[bool]] = {}
-        for one in question.responses:
-            if one.answer is not None and one.correct is not None:
-                flags.setdefault(one.answer, []).append(one.correct)
+        for response in question.responses:
+            if response.answer is not None and response.correct is not None:
+                flags.setdefault(response.answer, []).append(response.correct)
         for answer, given in flags.items():
-            if 0 < sum(given) < len(given):
-                yield Contradiction(question.id, answer, sum(given), len(given) - sum(given), given[0])
-
-
-def _contradiction_notes(pool: Pool) -> Iterator[str]:
-    if not (found := list(contradictions(pool))):
-        return
-    each = []
-    for one in found[:_SHOWN]:
-        answer = one.answer if len(one.answer) <= _LONGEST else one.answer[:_LONGEST] + "..."
-        each.append(f"question {one.question!r}, answer {answer!r}: {one.right} right, {one.wrong} wrong")
-    more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    yield (
-        f"{pool.path.name} flags equal answers to one question both right and wrong ({'; '.join(each)}{more}); the "
-        "first recorded one decides for all of them, and `reasc grade` flags them alike"
-    )
+            right = sum(given)
+            if 0 < right < len(given):
+                shown = answer if len(answer) <= _LONGEST else answer[:_LONGEST] + "..."
+                wrong = len(given) - right
+                contradictions.append(f"question {question.id!r}, answer {shown!r}: {right} right, {wrong} wrong")
+    if contradictions:
+        more = f"; and {len(contradictions) - _SHOWN} more" if len(contradictions) > _SHOWN else ""
+        yield (
+            f"{pool.path.name} flags equal answers to one question both right and wrong "
+            f"({'; '.join(contradictions[:_SHOWN])}{more}); the first recorded one decides for all of them, and "
+            "`reasc grade` flags them alike"
+        )
 
 
 def _grader_notes(pool: Pool) -> Iterator[str]:

@@ -42,7 +42,7 @@ from langchain_reasc_lab.pools.pool import Pool
 from langchain_reasc_lab.pools.reading import find_answers_again, read_pool, read_ungraded
 from langchain_reasc_lab.pools.store import PoolQuestion, PoolStore, storable
 
-__all__ = ["Recording", "Workers", "model_limit", "record_pool", "settings_of"]
+__all__ = ["Recording", "Workers", "model_limit", "record_pool"]
 
 Workers = Callable[
     [Sequence[PendingQuestion], QuestionSampler], Iterable[tuple[PendingQuestion, DrawnQuestion | ContextOverflowError]]
@@ -233,7 +233,7 @@ class Recording:
             return None
 
 
-def settings_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def _settings_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return what two recordings must have in common to be one pool: not the answers, which can be found again."""
     fingerprint = metadata.get("fingerprint")
     known = fingerprint if isinstance(fingerprint, dict) else {"fingerprint": fingerprint}
@@ -308,8 +308,8 @@ def _open_and_update(
 
 
 def _check_settings(pool: Pool, metadata: Mapping[str, Any]) -> None:
-    then = settings_of(pool.metadata)
-    for name, value in settings_of(metadata).items():
+    then = _settings_of(pool.metadata)
+    for name, value in _settings_of(metadata).items():
         if then.get(name) != value:
             raise PoolError(
                 f"{pool.path} was recorded with {name} {then.get(name)!r}, now it is {value!r}; record into another "

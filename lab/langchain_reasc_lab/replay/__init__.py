@@ -2,7 +2,6 @@
 
 from langchain_reasc_lab.replay.arrangement import *  # noqa: F403
 from langchain_reasc_lab.replay.bootstrap import *  # noqa: F403
-from langchain_reasc_lab.replay.graders_compared import *  # noqa: F403
 from langchain_reasc_lab.replay.methods import *  # noqa: F403
 from langchain_reasc_lab.replay.metrics import *  # noqa: F403
 from langchain_reasc_lab.replay.plots import *  # noqa: F403

@@ -17,8 +17,8 @@ from pydantic import TypeAdapter
 from langchain_reasc._version import __version__
 from langchain_reasc.exceptions import ConfigurationError, PoolError, ReASCError
 from langchain_reasc_lab.pools import MeasureSpec, Pool, read_pool
+from langchain_reasc_lab.pools.copying import new_pool
 from langchain_reasc_lab.pools.json_lines import read_json_lines
-from langchain_reasc_lab.pools.merging import new_pool
 from langchain_reasc_lab.replay.bootstrap import Estimate
 from langchain_reasc_lab.replay.methods import AGREEMENT, ONCE, MethodSettings
 from langchain_reasc_lab.replay.metrics import summarize

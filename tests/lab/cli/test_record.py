@@ -1,4 +1,4 @@
-"""What a recording is expected to cost, may cost, and has cost, as the command tells it."""
+"""How many tokens a recording is expected to take, may take, and has taken, as the command tells it."""
 
 from collections.abc import Generator
 from pathlib import Path
@@ -15,13 +15,10 @@ from lab.pools.synthetic import write_lines
 from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.exceptions import ConfigurationError
 
-PRICES = '{"currency": "EUR", "models": {"scripted-1": {"input": 1000, "output": 10000, "cached": 100}}}'
-
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     records = ({"question": f"How many are {at} and {9 - at}?", "answer": "5"} for at in range(10))
-    (tmp_path / "prices.json").write_text(PRICES)
     return write_lines(tmp_path / "q.jsonl", *records)
 
 
@@ -30,55 +27,42 @@ def record(data: Path, *more: object, code: int = 0, model: str = "cli.chat_mode
     return reasc("record", data, "--out", out, "--samples", 2, "--model-class", model, *more, code=code)
 
 
-def priced(data: Path, *more: object, **options: Any) -> Result:
-    return record(data, "--prices", data.with_name("prices.json"), *more, **options)
-
-
 def test_a_dry_run_tells_and_draws_nothing(data: Path) -> None:
-    told = priced(data, "--dry-run", "--max-tokens", 50).stdout.splitlines()
+    told = record(data, "--dry-run", "--max-tokens", 50).stdout.splitlines()
     assert told == [
         "To draw    20 responses to 10 questions",
         "Prompts    about 105 tokens, 4 letters each",
         "Responses  at most 1,000 tokens, 50 each as the model is set",
-        "Cost       at most 10.11 EUR",
     ]
-    unknown = priced(data, "--dry-run").stdout
-    assert (
-        "Responses  unknown until the first questions are recorded" in unknown and "0.10 EUR for the prompts" in unknown
-    )
-    assert "Cost" not in record(data, "--dry-run").stdout
+    unknown = record(data, "--dry-run").stdout
+    assert "Responses  unknown until the first questions are recorded" in unknown
     assert not data.with_name("p.sqlite").exists()
 
 
-def test_the_bill_is_what_usage_says(data: Path) -> None:
-    told = priced(data, "--model-kwargs", "details=true").stderr
-    assert "After 3 questions: 400 + 160 tokens (±0%), about 2.00 EUR in all" in told
-    bill = told.splitlines()[-5:-1]
-    assert bill[0].startswith("Drawn      20 responses in ")
-    assert bill[1:] == [
-        "Prompts    400 tokens, 300 from a cache",
-        "Responses  160 tokens, 120 of reasoning",
-        "Cost       1.73 EUR",
-    ]
+def test_what_usage_says_is_what_was_spent(data: Path) -> None:
+    told = record(data).stderr
+    assert "After 3 questions: 400 + 160 tokens (±0%) in all" in told
+    spent = told.splitlines()[-4:-1]
+    assert spent[0].startswith("Drawn      20 responses in ")
+    assert spent[1:] == ["Prompts    400 tokens", "Responses  160 tokens"]
 
 
-def test_a_continued_recording_costs_what_is_drawn_anew(data: Path) -> None:
-    priced(data, "--limit", 4)
-    dry = priced(data, "--dry-run").stdout.splitlines()
+def test_a_continued_recording_takes_what_is_drawn_anew(data: Path) -> None:
+    record(data, "--limit", 4)
+    dry = record(data, "--dry-run").stdout.splitlines()
     assert dry == [
         "To draw    12 responses to 6 questions (4 of 10 are recorded)",
         "Prompts    about 240 tokens, as recorded so far",
         "Responses  about 96 tokens (±0%), as in the 4 questions recorded",
-        "Cost       about 1.20 EUR",
     ]
-    told = priced(data).stderr
-    assert "Drawn      12 responses in " in told and "Cost       1.20 EUR" in told
-    more = priced(data, "--samples", 3).stderr
-    assert "To draw    10 responses to 10 questions" in more and "Cost       1.00 EUR" in more
-    again = priced(data, "--samples", 3).stderr
+    told = record(data).stderr
+    assert "Drawn      12 responses in " in told and "Prompts    240 tokens" in told
+    more = record(data, "--samples", 3).stderr
+    assert "To draw    10 responses to 10 questions" in more and "Prompts    200 tokens" in more
+    again = record(data, "--samples", 3).stderr
     assert "Nothing is to be drawn: all 10 questions are recorded" in again and "Drawn" not in again
-    whole = reasc("pool", "show", data.with_name("p.sqlite"), "--prices", data.with_name("prices.json")).stdout
-    assert "Held       30 responses" in whole and "Cost       3.00 EUR" in whole
+    whole = reasc("pool", "show", data.with_name("p.sqlite")).stdout
+    assert "Held       30 responses" in whole and "Prompts    600 tokens" in whole
 
 
 @pytest.mark.parametrize(
@@ -94,27 +78,20 @@ def test_what_was_estimated_or_failed_is_in_the_bill_and_remembered(data: Path, 
     assert says in reasc("pool", "show", data.with_name("p.sqlite")).stdout
 
 
-@pytest.mark.parametrize(
-    ("more", "says"),
-    [
-        (("--max-cost", "0.05"), "--max-cost allows 0.050 EUR, and 0.10 EUR are expected: nothing was drawn"),
-        (("--max-tokens-total", "99"), "--max-tokens-total allows 99 tokens, and 105 tokens are expected: nothing"),
-        (("--model", "scripted-2"), "no price for the model 'scripted-2'; did you mean 'scripted-1'?"),
-    ],
-)
-def test_what_would_cost_too_much_or_has_no_price_is_not_begun(more: tuple[str, ...], says: str, data: Path) -> None:
-    assert says in priced(data, *more, code=1).stderr
+def test_what_would_take_too_much_is_not_begun(data: Path) -> None:
+    refused = record(data, "--max-tokens-total", 99, code=1).stderr
+    assert "--max-tokens-total allows 99 tokens, and 105 tokens are expected: nothing was drawn" in refused
     assert not data.with_name("p.sqlite").exists()
 
 
-def test_what_turns_out_to_cost_too_much_ends_and_is_kept(data: Path) -> None:
-    told = priced(data, "--max-cost", 1.9, code=1).stderr
-    assert "--max-cost allows 1.90 EUR, and 2.00 EUR are expected: what was recorded is kept" in told
-    assert "Cost       0.60 EUR" in told
+def test_what_turns_out_to_take_too_much_ends_and_is_kept(data: Path) -> None:
+    told = record(data, "--max-tokens-total", 500, code=1).stderr
+    assert "--max-tokens-total allows 500 tokens, and 560 tokens are expected: what was recorded is kept" in told
+    assert "Prompts    120 tokens" in told
     assert len(read_pool(data.with_name("p.sqlite")).questions) == 3
 
 
-def test_what_has_cost_as_much_as_it_may_ends_and_goes_on_with_as_much_again(data: Path) -> None:
+def test_what_has_taken_as_much_as_it_may_ends_and_goes_on_with_as_much_again(data: Path) -> None:
     limited = ("--max-tokens-total", 100, "--limit", 3)  # too few for the first questions to tell
     told = record(data, *limited, code=1).stderr
     assert "--max-tokens-total allows 100 tokens, and 112 tokens are spent: what was recorded is kept" in told
@@ -148,13 +125,9 @@ def test_workers_elsewhere_are_ended_at_the_limit() -> None:
         budget.check()
 
 
-def test_a_cost_needs_prices(data: Path) -> None:
-    assert "--max-cost goes with --prices" in record(data, "--max-cost", 1, code=1).stderr
-
-
-def test_ctrl_c_in_the_middle_leaves_a_bill_and_goes_on(data: Path) -> None:
-    out, prices = data.with_name("p.sqlite"), data.with_name("prices.json")
-    command = ["record", data, "--out", out, "--samples", 2, "--prices", prices]
+def test_ctrl_c_in_the_middle_tells_what_was_spent_and_goes_on(data: Path) -> None:
+    out = data.with_name("p.sqlite")
+    command = ["record", data, "--out", out, "--samples", 2]
     command += ["--model-class", "cli.chat_models.Scripted", "--model-kwargs"]
     told = interrupted(*command, "seconds=0.2", begun=lambda: held(out) >= 2)
     kept = held(out)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from langchain_reasc_lab.pools import Message, Pool, read_pool
+from langchain_reasc_lab.pools.copying import new_pool
 from langchain_reasc_lab.pools.json_lines import read_json_lines, signals_in, signals_path
-from langchain_reasc_lab.pools.merging import new_pool
 
 from lab.pools.synthetic import append_signals, json_lines, question, response
 from langchain_reasc.exceptions import PoolError

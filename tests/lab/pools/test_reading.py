@@ -7,7 +7,6 @@ from typing import Any
 from langchain_reasc_lab.pools import PoolStore, read_pool, record_pool
 from langchain_reasc_lab.pools.graders import Exact
 from langchain_reasc_lab.pools.grading import grade_pool, write_verdicts
-from langchain_reasc_lab.pools.reading import Contradiction, contradictions
 
 from lab.pools.synthetic import Guesser, labelled, question, response, write_lines, write_pool
 
@@ -51,9 +50,8 @@ def test_answers_flagged_both_right_and_wrong(tmp_path: Path) -> None:
         question("c", response("5"), response("5", correct=True), response("5", correct=True)),
     )
     pool = read_pool(path)
-    assert list(contradictions(pool)) == [Contradiction("a", "7", 1, 1, False), Contradiction("c", "5", 2, 1, False)]
     note = pool.notes[0]
     assert "p.sqlite flags equal answers" in note
     assert "question 'a', answer '7': 1 right, 1 wrong; question 'c', answer '5': 2 right, 1 wrong)" in note
     write_verdicts(pool, grade_pool(pool, Exact()))
-    assert not list(contradictions(read_pool(path)))
+    assert not any("flags equal answers" in note for note in read_pool(path).notes)
