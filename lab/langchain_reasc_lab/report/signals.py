@@ -26,9 +26,8 @@ from langchain_reasc.method.confidence import DEFAULT_WINDOW, SPAN_SCORES, Measu
 from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc_lab.pools import RECORDED
 from langchain_reasc_lab.replay.bootstrap import Estimate, exact_of_alike
-from langchain_reasc_lab.report.blocks import Block, table_of
 from langchain_reasc_lab.report.study import Study
-from langchain_reasc_lab.report.tables import Cell, Column, Table, listed
+from langchain_reasc_lab.report.tables import Block, Cell, Column, Table, listed, table_of
 
 SCORE_OF_PAPER: Final = "bottom_group"
 WINDOWS: Final = (8, 16, 32, 64, 128, 256, 512, 768)
@@ -40,7 +39,6 @@ _AUROC: Final = Column(
     ".3f",
     "How often a right response scores higher than a wrong one, over the responses to all questions; its interval "
     "knows that responses to one question are alike.",
-    "high",
 )
 
 Booleans = npt.NDArray[np.bool_]
@@ -206,13 +204,12 @@ def separation(studies: Sequence[Study]) -> Table:
         Column("Score"),
         _AUROC,
         Column("Gap", ".3g", "Mean score of right responses minus that of wrong ones, in the signal's own unit."),
-        Column("Gap/SD", ".2f", "The same in pooled standard deviations, which can be compared.", "high"),
+        Column("Gap/SD", ".2f", "The same in pooled standard deviations, which can be compared."),
         Column(
             "Within",
             ".3f",
             "AUROC among those responses to one question that have an answer, the mean over questions: only this says "
             "what weights on votes can do.",
-            "high",
         ),
     ]
     in_the_paper = (
