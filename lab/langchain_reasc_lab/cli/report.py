@@ -78,6 +78,7 @@ def report(
         print_report,
         report_data,
         write_report,
+        write_text,
     )
 
     _check_outputs([path for path in (out, json) if path is not None], pools)
@@ -100,14 +101,12 @@ def report(
     with progress("Tables and figures") as move:
         made = make_report(studies, on_progress=move)
     if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
         write_report(made, out)
         remark(f"wrote {out}")
     if json == Path("-"):
         print_json(report_data(made))
     elif json is not None:
-        json.parent.mkdir(parents=True, exist_ok=True)
-        json.write_text(json_text(report_data(made)), encoding="utf-8", errors="replace")
+        write_text(json, json_text(report_data(made)))
         remark(f"wrote {json}")
     elif out is None:
         print_report(made, stdout())

@@ -140,7 +140,7 @@ def _decide(study: Study, method: Method, split: Split) -> _Decided:
 
 
 def _clock(study: Study, times: Floats, decided: Sequence[_Decided], at_once: int, *, live: bool) -> WallClock:
-    """Return waves, latency and tokens on all tested questions of all arrangements."""
+    """Return latency and tokens on all tested questions of all arrangements."""
     clocks = []
     for split, decisions in zip(study.splits, decided, strict=True):
         clock = wall_clock(
@@ -153,5 +153,5 @@ def _clock(study: Study, times: Floats, decided: Sequence[_Decided], at_once: in
             cut_off=live,
         )
         clocks.append(clock)
-    fields = ("waves", "launched", "latency", "tokens")
+    fields = ("launched", "latency", "tokens")
     return WallClock(*(np.concatenate([getattr(clock, name) for clock in clocks]) for name in fields))

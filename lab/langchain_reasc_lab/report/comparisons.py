@@ -305,7 +305,8 @@ def _controls(study: Study) -> dict[RowKey, Outcomes]:
         else:  # with a temperature next to nothing, all the weight is on the highest score
             rule = CISC(temperature=sys.float_info.min, on_missing_confidence="count")
             yield Method(best, rule | cap, spec, made.measure)
-        yield method_by(made.offline, SAFEGUARDED, spec, made.measure, settings, safeguarded_rule)
+        by_default = partial(safeguarded_rule, budget=settings.max_samples)
+        yield method_by(made.offline, SAFEGUARDED, spec, made.measure, settings, by_default)
 
     def weigh_all(rule: ReASC) -> StoppingRule:
         return _ALONE[STAGE_2](rule) & cap

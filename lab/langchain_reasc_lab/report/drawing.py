@@ -36,12 +36,18 @@ def draw_acceptance(accepted: Sequence[Accepted]) -> "Figure":
     axes = figure.subplots()
     for number, method in enumerate((OFFLINE, MIXTURE)):
         points = [point for point in accepted if point.method == method]
+        if not points:
+            continue
         if sized:
             _draw_points(axes, points, number)
-        elif points:
+        else:
             _draw_bars(axes, points, pools, number)
     if sized:
         axes.set(xscale="log", xlabel="parameters (billions)", ylabel="accepted (%)", ylim=(0, 100))
+        billions = sorted((size or 0) / 1e9 for size in sizes)
+        axes.set_xticks(billions, [f"{size:.3g}" for size in billions])
+        axes.minorticks_off()
+        axes.margins(x=0.15)
     else:
         axes.set_yticks(range(len(pools)), pools)
         axes.invert_yaxis()
@@ -52,13 +58,21 @@ def draw_acceptance(accepted: Sequence[Accepted]) -> "Figure":
 
 
 def _draw_points(axes: "Axes", points: Sequence[Accepted], number: int) -> None:
-    for at, point in enumerate(points):
-        size, share = (point.parameters or 0) / 1e9, point.share
-        label = None if at else point.method
-        style = {"fmt": MARKERS[number], "color": COLOURS[number], "elinewidth": 0.8, "label": label}
-        axes.errorbar([size], [share.value], yerr=reach([share]), **style)
-        if number == 0:
-            axes.annotate(point.pool, (size, share.value), xytext=(6, 6), textcoords="offset points", fontsize=7)
+    sizes = [(point.parameters or 0) / 1e9 for point in points]
+    shares = [point.share for point in points]
+    axes.errorbar(
+        sizes,
+        [share.value for share in shares],
+        yerr=reach(shares),
+        fmt=MARKERS[number],
+        color=COLOURS[number],
+        elinewidth=0.8,
+        label=points[0].method,
+    )
+    if number == 0:
+        for size, point in zip(sizes, points, strict=True):
+            place = (size, point.share.value)
+            axes.annotate(point.pool, place, xytext=(6, 6), textcoords="offset points", fontsize=7)
 
 
 def _draw_bars(axes: "Axes", points: Sequence[Accepted], pools: Sequence[str], number: int) -> None:

@@ -34,14 +34,13 @@ def write_report(report: Report, out: Path) -> None:
         MissingExtraError: matplotlib is not installed.
     """
     folder = out.with_name(f"{out.stem}-figures")
-    folder.mkdir(parents=True, exist_ok=True)
     for part in report.parts:
         for number, table in enumerate(part.tables.values()):
             path = folder / _file_name(part, number)
-            _write(path.with_suffix(".csv"), table_csv(table))
+            write_text(path.with_suffix(".csv"), table_csv(table))
             if table.draw is not None:
                 save_figure(table.draw(), path.with_suffix(".png"))
-    _write(out, report_markdown(report, folder.name))
+    write_text(out, report_markdown(report, folder.name))
 
 
 def _file_name(part: Part, number: int) -> str:
@@ -49,7 +48,9 @@ def _file_name(part: Part, number: int) -> str:
     return f"{part.entry.name}-{number + 1}" if len(part.tables) > 1 else part.entry.name
 
 
-def _write(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
+    """Write a text without control characters, in a folder that is made if it is missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     whole = harmless(text).encode("utf-8", "replace").decode("utf-8")  # a model may write half a character
     write_atomically(path, whole)
 
@@ -97,8 +98,8 @@ def report_markdown(report: Report, folder: str) -> str:
         folder: the folder of the figures and the data, as a link from this page.
     """
     lines = [f"# ReASC on {escaped(listed([study.name for study in report.studies]))}"]
-    for verdict in verdict_lines(report):
-        lines += ["", f"**{escaped(verdict)}**"]
+    for first, rest in verdict_lines(report):
+        lines += ["", f"**{escaped(first)}** {escaped(rest)}".rstrip()]
     notes = _UnsaidNotes()
     for part in report.parts:
         if part.tables:
@@ -125,9 +126,9 @@ def _markdown_part(part: Part, folder: str, notes: "_UnsaidNotes") -> Iterator[s
             yield from ("", *_markdown_table(table))
         if table.draw is not None:
             yield from ("", f"![{escaped(part.entry.title)}](<{file}.png>)")
-        for note in notes.of(table):
-            yield from ("", escaped(note))
-        yield from ("", f"[Data](<{file}.csv>)")
+        yield ""
+        yield from (f"- {escaped(note)}" for note in notes.of(table))
+        yield f"- Data: [{_file_name(part, number)}.csv](<{file}.csv>)"
 
 
 def _markdown_table(table: Table) -> Iterator[str]:
@@ -168,11 +169,14 @@ class _UnsaidNotes:
         return unsaid
 
 
-def verdict_lines(report: Report) -> list[str]:
-    """Return what the report comes to, a line for each pool."""
-    if len(report.studies) == 1:
-        return [*report.verdicts]
-    return [f"{study.name}: {verdict}" for study, verdict in zip(report.studies, report.verdicts, strict=True)]
+def verdict_lines(report: Report) -> list[tuple[str, str]]:
+    """Return what the report comes to, for each pool: the sentence that says most, and the others."""
+    lines = []
+    for study, (first, *others) in zip(report.studies, report.verdicts, strict=True):
+        if len(report.studies) > 1:
+            first = f"{study.name}: {first}"
+        lines.append((first, " ".join(others)))
+    return lines
 
 
 def missing_lines(report: Report) -> list[str]:
@@ -192,7 +196,7 @@ def pool_lines(report: Report) -> Iterator[str]:
         yield from (f"{study.name}: {note}." for note in study.pool.notes)
 
 
-_WEIGHED_BY: Final = {
+_WEIGHED_BY: Final[dict[Any, str]] = {
     None: "nothing: votes are counted",
     "auto": "what separates best on the calibration questions",
     "recorded": "the recorded scores",
@@ -268,7 +272,7 @@ def report_data(report: Report) -> dict[str, Any]:
             "tokens_per_second": settings.tokens_per_second,
             "intervals": {"level": 0.95, "resamples": RESAMPLES, "over": "questions"},
         },
-        "verdicts": dict(zip(names, report.verdicts, strict=True)),
+        "verdicts": {name: " ".join(verdict) for name, verdict in zip(names, report.verdicts, strict=True)},
         "pools": [_pool_data(study) for study in report.studies],
         "parts": [_part_data(part) for part in report.parts],
     }
@@ -328,14 +332,16 @@ def print_report(report: Report, console: Console) -> None:
     def say(line: str, style: str = "") -> None:
         console.print(Text(spell(line), style), soft_wrap=not console.is_terminal)
 
-    for verdict in verdict_lines(report):
-        say(verdict, "bold")
+    for first, rest in verdict_lines(report):
+        say(first, "bold")
+        say(rest)
         say("")
     notes = _UnsaidNotes()
     for part in report.parts:
         for table in part.tables.values():
             if table.printed:
-                say(f"{part.entry.title} ({part.entry.paper})" if part.entry.paper else part.entry.title, "bold")
+                paper = f" (in the paper: {part.entry.paper})" if part.entry.paper else ""
+                say(f"{part.entry.title}{paper}", "bold")
                 for grid in _grids(table, console.width, plain=plain, spell=spell):
                     console.print(grid)
                     console.print()

@@ -85,12 +85,12 @@ class Report:
     Attributes:
         studies: the pools under the settings that they share.
         parts: tables and figures, in the order of a report.
-        verdicts: the result of the main comparison in words, for each pool.
+        verdicts: the result of the main comparison in sentences, for each pool.
     """
 
     studies: Sequence[Study]
     parts: Sequence[Part]
-    verdicts: Sequence[str]
+    verdicts: Sequence[Sequence[str]]
 
     @property
     def settings(self) -> StudySettings:
@@ -118,7 +118,7 @@ def make_report(
     if not studies or len(set(names)) < len(names):
         raise ConfigurationError(f"a report is of one pool or more, each with a name of its own; got {names}")
     on_progress(0, len(entries))
-    verdicts = [" ".join(verdict(study.run, study.rows)) for study in studies]
+    verdicts = [verdict(study.run, study.rows) for study in studies]
     parts: list[Part] = []
     for entry in entries:
         parts.append(_made(entry, studies))

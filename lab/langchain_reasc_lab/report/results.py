@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -209,7 +209,7 @@ def how_calibrated(study: Study) -> Iterator[str]:
     for (name, _), outcomes in study.run.outcomes.items():
         if outcomes.problems:
             yield f"{name} counted votes {_often(outcomes.problems, study.run)}: {outcomes.problems[0]}."
-        safeguard = "default" if name == SAFEGUARDED else "paper"
+        safeguard: Literal["default", "paper"] = "default" if name == SAFEGUARDED else "paper"
         reasons = [calibration.gate.under(safeguard)[1] for calibration in outcomes.calibrations]
         closed = [reason for reason in reasons if reason]
         if closed:

@@ -138,15 +138,13 @@ def components(studies: Sequence[Study]) -> Table:
     columns = [
         Column("Signal"),
         Column("By", "", "The criterion: Akaike's or the Bayesian one."),
-        *(
-            Column(str(count), ".1f", f"With {count} component{'s' if count > 1 else ''}; lower is better.")
-            for count in _COMPONENTS
-        ),
+        *(Column(f"k = {count}", ".1f") for count in _COMPONENTS),
         Column("Lowest", ".0f", "Components at which the criterion is lowest."),
     ]
     general = (
-        "A difference of 2 or less between two criteria is no evidence for either. That two components describe the "
-        "scores better than one does not say that they are the right and the wrong responses."
+        "k is the number of components; lower is better. A difference of 2 or less between two criteria is no evidence "
+        "for either. That two components describe the scores better than one does not say that they are the right and "
+        "the wrong responses."
     )
     return table_of(studies, columns, _components, notes=[general])
 
