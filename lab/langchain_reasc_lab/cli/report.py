@@ -30,7 +30,7 @@ def _page(path: Path | None) -> Path | None:
 
 
 def report(
-    pools: Annotated[list[Path], typer.Argument(metavar="POOL...", help="Recorded pools, shown side by side.")],
+    pools: Annotated[list[Path], typer.Argument(metavar="POOL", help="Recorded pools, shown side by side.")],
     *,
     out: Annotated[
         Path | None,
