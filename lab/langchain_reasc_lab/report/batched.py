@@ -1,13 +1,10 @@
 """The table of ReASC in batches, beside ASC and ESC: cost in tokens and in time."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from langchain_reasc.method.stopping import Cap
 from langchain_reasc_lab.replay.arrangement import Arrangement, padded
 from langchain_reasc_lab.replay.methods import ASC_ROW, MIXTURE, OFFLINE, Method, Split, counting, weighing
 from langchain_reasc_lab.replay.metrics import tflops
@@ -15,8 +12,18 @@ from langchain_reasc_lab.replay.wall_clock import Floats, WallClock, wall_clock
 from langchain_reasc_lab.report.study import Study
 from langchain_reasc_lab.report.tables import Block, Cell, Column, Table, table_of
 
-_ESC: Final = "ESC (w=4)"
-_METHODS: Final = (ASC_ROW, _ESC, OFFLINE, MIXTURE)
+_ROWS: Final = (
+    (ASC_ROW, 1, False),
+    ("ESC (w=4)", 4, False),
+    (OFFLINE, 1, False),
+    (OFFLINE, 4, False),
+    (OFFLINE, 4, True),
+    (MIXTURE, 1, False),
+    (MIXTURE, 4, False),
+    (MIXTURE, 4, True),
+)
+"""The rows: method, samples launched at once, and whether as in a live run or in batches."""
+_METHODS: Final = {name for name, *_ in _ROWS}
 _COLUMNS: Final = (
     Column("Method"),
     Column("At once", ".0f", "Samples launched at once: a wave."),
@@ -45,30 +52,60 @@ def batched(studies: Sequence[Study]) -> Table:
 
 
 def _batched(study: Study) -> Block:
+    budget = study.settings.methods.max_samples
     times, note = durations(study)
     notes = [f"{study.name}: {note}."]
-    decided = _decided(study)
-    plan = [(ASC_ROW, 1, False), (_ESC, 4, False)]
-    for name in (OFFLINE, MIXTURE):
-        if name in decided:
-            plan += [(name, 1, False), (name, 4, False), (name, 4, True)]
+    accuracies: dict[str, list[float]] = {}
+    clocks: dict[tuple[str, int, bool], list[WallClock]] = {}
+    for split in study.splits:
+        for method in _methods(study, split):
+            arrangement = Arrangement(study.recorded, split, split.tested, budget)
+            decisions = arrangement.decisions(method)
+            samples = np.array([decision.samples for decision in decisions], dtype=np.int64)
+            accuracy = float(np.nanmean(arrangement.cells(decisions, samples)[:, 0]))
+            accuracies.setdefault(method.name, []).append(accuracy)
+            lengths = np.minimum(study.recorded.lengths[np.asarray(split.tested)], budget)
+            for name, at_once, live in _ROWS:
+                if name != method.name:
+                    continue
+                clock = wall_clock(
+                    arrangement.arranged(times),
+                    arrangement.arranged(study.recorded.tokens),
+                    samples,
+                    concurrency=at_once,
+                    lengths=lengths,
+                    alone=method.rule.may_accept_first and live,
+                    cut_off=live,
+                )
+                clocks.setdefault((name, at_once, live), []).append(clock)
     rows: list[Sequence[Cell]] = []
-    for name, at_once, live in plan:
-        clock = _clock(study, times, decided[name], at_once, live=live)
-        accuracy = 100 * float(np.mean([decisions.accuracy for decisions in decided[name]]))
-        tokens = float(clock.tokens.mean())
+    for name, at_once, live in _ROWS:
+        of_splits = clocks.get((name, at_once, live), [])
+        if len(of_splits) < len(study.splits):  # the method was impossible in some arrangements
+            continue
+        latency = np.concatenate([clock.latency for clock in of_splits])
+        tokens = float(np.concatenate([clock.tokens for clock in of_splits]).mean())
         spent = tflops(study.parameters.count, tokens) if study.parameters else None
-        latency, slow = float(clock.latency.mean()), float(np.quantile(clock.latency, 0.95))
-        rows.append((f"{name}, live" if live else name, at_once, accuracy, tokens, spent, latency, slow))
-    if OFFLINE not in decided and MIXTURE not in decided:
+        shown = f"{name}, live" if live else name
+        accuracy = 100 * float(np.mean(accuracies[name]))
+        slow = float(np.quantile(latency, 0.95))
+        rows.append((shown, at_once, accuracy, tokens, spent, float(latency.mean()), slow))
+    if len(rows) == 2:
         notes.append(f"There are no rows of ReASC: {study.uncalibrated or 'nothing could be calibrated'}.")
     return rows, notes
 
 
-def durations(study: Study) -> tuple[Floats, str]:
-    """Return the time of each response: at the stated rate, or as it was recorded, or else its tokens.
+def _methods(study: Study, split: Split) -> Iterator[Method]:
+    """Yield the methods of the table that are possible on an arrangement."""
+    settings = study.settings.methods
+    methods = [*counting(settings)]
+    if not study.uncalibrated:
+        methods += weighing(study.pool, study.scores, split, study.spec, settings, study.calibrated(split))
+    yield from (method for method in methods if method.name in _METHODS and not method.problem)
 
-    Where some have no recorded time, these are taken to have come at the median rate of the others.
+
+def durations(study: Study) -> tuple[Floats, str]:
+    """Return the time of each response: at the stated rate, or as it was recorded; its tokens if some were not timed.
 
     Returns:
         Shape (questions, responses), in recorded order; in seconds, or in tokens where the note says so. And the note:
@@ -77,81 +114,9 @@ def durations(study: Study) -> tuple[Floats, str]:
     tokens, rate = study.recorded.tokens, study.settings.tokens_per_second
     if rate is not None:
         return tokens / rate, f"latencies at {rate:g} tokens per second of each sequence"
-    recorded = [[response.seconds for response in question.responses] for question in study.pool.questions]
-    seconds = padded([[np.nan if time is None else time for time in row] for row in recorded], 0.0)
-    missing = np.isnan(seconds)
-    responses = sum(map(len, recorded))
-    if missing.sum() == responses:
-        note = "its responses were not timed, so latencies are in tokens; --tokens-per-second R makes them seconds"
+    times = [[response.seconds for response in question.responses] for question in study.pool.questions]
+    if any(time is None for row in times for time in row):
+        note = "responses without a recorded time, so latencies are in tokens; --tokens-per-second R makes them seconds"
         return tokens, note
-    note = "latencies by the times that were recorded, under the load of the recording"
-    if missing.any():
-        timed = ~missing & (tokens > 0)
-        per_token = float(np.median(seconds[timed] / tokens[timed])) if timed.any() else 0.0
-        seconds = np.where(missing, tokens * per_token, seconds)
-        note += f"; {missing.sum()} of {responses} responses have none, and are taken to have come at the median rate"
-    return seconds, note
-
-
-@dataclass(frozen=True, slots=True)
-class _Decided:
-    """A method's decisions on the T tested questions of one arrangement.
-
-    Attributes:
-        arrangement: these questions.
-        samples: shape (T,), responses on which each decision rests.
-        alone: whether the first response is launched alone.
-        accuracy: share of right answers.
-        most: responses to a question at most.
-    """
-
-    arrangement: Arrangement
-    samples: npt.NDArray[np.int64]
-    alone: bool
-    accuracy: float
-    most: int
-
-
-def _decided(study: Study) -> dict[str, list[_Decided]]:
-    """Return what each method decided on each arrangement, without methods that were impossible on some of them."""
-    decided: dict[str, list[_Decided]] = {}
-    for split in study.splits:
-        for method in _methods(study, split):
-            if method.name in _METHODS and not method.problem:
-                decided.setdefault(method.name, []).append(_decide(study, method, split))
-    return {name: decisions for name, decisions in decided.items() if len(decisions) == len(study.splits)}
-
-
-def _methods(study: Study, split: Split) -> Iterator[Method]:
-    settings = study.settings.methods
-    yield from counting(settings)
-    if not study.uncalibrated:
-        yield from weighing(study.pool, study.scores, split, study.spec, settings, study.calibrated(split))
-
-
-def _decide(study: Study, method: Method, split: Split) -> _Decided:
-    budget = study.settings.methods.max_samples
-    arrangement = Arrangement(study.recorded, split, split.tested, budget)
-    decisions = arrangement.decisions(method)
-    samples = np.array([decision.samples for decision in decisions], dtype=np.int64)
-    accuracy = float(np.nanmean(arrangement.cells(decisions, samples)[:, 0]))
-    most = min(method.rule.samples, budget) if isinstance(method.rule, Cap) else budget
-    return _Decided(arrangement, samples, method.rule.may_accept_first, accuracy, most)
-
-
-def _clock(study: Study, times: Floats, decided: Sequence[_Decided], at_once: int, *, live: bool) -> WallClock:
-    """Return latency and tokens on all tested questions of all arrangements."""
-    clocks = []
-    for split, decisions in zip(study.splits, decided, strict=True):
-        clock = wall_clock(
-            decisions.arrangement.arranged(times),
-            decisions.arrangement.arranged(study.recorded.tokens),
-            decisions.samples,
-            concurrency=at_once,
-            lengths=np.minimum(study.recorded.lengths[np.asarray(split.tested)], decisions.most),
-            alone=decisions.alone and live,
-            cut_off=live,
-        )
-        clocks.append(clock)
-    fields = ("launched", "latency", "tokens")
-    return WallClock(*(np.concatenate([getattr(clock, name) for clock in clocks]) for name in fields))
+    seconds = padded([[float(time or 0) for time in row] for row in times], 0.0)
+    return seconds, "latencies by the times that were recorded, under the load of the recording"

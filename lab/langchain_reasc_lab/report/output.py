@@ -108,7 +108,7 @@ def report_markdown(report: Report, folder: str) -> str:
     if missing:
         lines += ["", "## Not to be had", "", *(f"- {escaped(line)}" for line in missing)]
     lines += ["", "## Pools and settings", ""]
-    lines += [f"- {escaped(line)}" for line in (*pool_lines(report), *setting_lines(report))]
+    lines += [f"- {escaped(line)}" for line in (*pool_lines(report), setting_line(report))]
     return "\n".join(lines) + "\n"
 
 
@@ -196,13 +196,6 @@ def pool_lines(report: Report) -> Iterator[str]:
         yield from (f"{study.name}: {note}." for note in study.pool.notes)
 
 
-_WEIGHED_BY: Final[dict[Any, str]] = {
-    None: "nothing: votes are counted",
-    "auto": "what separates best on the calibration questions",
-    "recorded": "the recorded scores",
-}
-
-
 def _pool_facts(study: Study) -> dict[str, str]:
     """Return what is known of a pool, under its name."""
     pool = study.pool
@@ -210,45 +203,23 @@ def _pool_facts(study: Study) -> dict[str, str]:
     recorded: dict[str, Any] = fingerprint if isinstance(fingerprint, dict) else {}
     sampling = recorded.get("sampling")
     settings = sampling.items() if isinstance(sampling, dict) else ()
-    tested = pool.questions[pool.calibrating :]
-    counts = [len(question.responses) for question in tested]
-    responses = " to ".join(dict.fromkeys(map(str, (min(counts), max(counts)))))
-    calibrated = ""
-    if pool.calibrating:
-        calibrated = f"the first responses to {pool.calibrating:,} in {pool.calibration_path}"
     return {
         "File": str(pool.path),
-        "Questions": f"{len(tested):,}, with {responses} response{'' if responses == '1' else 's'} each",
-        "Calibrated on": calibrated,
+        "Questions": f"{len(pool.questions) - pool.calibrating:,}",
         "Model": " ".join(str(recorded[name]) for name in ("model", "quantization") if recorded.get(name)),
         "Sampling": ", ".join(f"{name} {value}" for name, value in settings),
         "Recorded": str(pool.metadata.get("created_at", "")),
         "Token signals": ", ".join(study.scores.signals) or "none",
-        "ReASC weighs by": _WEIGHED_BY.get(study.measure, str(study.measure)),
     }
 
 
-def setting_lines(report: Report) -> Iterator[str]:
-    """Yield how the numbers were had."""
-    settings = report.settings
-    arranged = f"{settings.shuffles} shuffles of questions and responses" if settings.shuffles else "the recorded order"
-    calibrated = ""
-    if not all(study.pool.calibrating for study in report.studies):
-        size = settings.calibration_size or "half (at most 128)"
-        calibrated = f"the first responses of {size} of a pool's questions calibrate, and the others are tested; "
-    yield (
-        f"Means over {arranged}; {calibrated}at most {settings.methods.max_samples} responses to each; "
-        f"seed {settings.seed}."
+def setting_line(report: Report) -> str:
+    """Return the settings that no table names."""
+    methods = report.settings.methods
+    return (
+        f"At most {methods.max_samples} responses to each question; the gate is asked for an accuracy of "
+        f"{methods.p_target:g}. Made by langchain-reasc {__version__}."
     )
-    yield (
-        f"In brackets: 95 % intervals, {RESAMPLES:,} bootstrap resamples over questions where nothing else is said. "
-        f"The gate is asked for an accuracy of {settings.methods.p_target:g}."
-    )
-    if settings.parameters is not None:
-        yield f"TFLOPs: 2N per generated token, N = {settings.parameters:,.0f} parameters."
-    if settings.tokens_per_second is not None:
-        yield f"Latencies: as with {settings.tokens_per_second:g} tokens a second in one sequence."
-    yield f"Made by langchain-reasc {__version__}."
 
 
 _BESIDE: Final = ("numpy", "scipy", "scikit-learn")
@@ -350,7 +321,7 @@ def print_report(report: Report, console: Console) -> None:
                 say("")
     for line in missing_lines(report):
         say(f"Not to be had: {line}", "italic")
-    for line in (*pool_lines(report), *setting_lines(report)):
+    for line in (*pool_lines(report), setting_line(report)):
         say(line)
     say("Figures, and the data of all tables: --out FILE.md.")
 
