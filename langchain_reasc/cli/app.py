@@ -34,7 +34,7 @@ More reliable answers from a language model, for fewer tokens (ReASC).
 
 [bold]reasc bench recordings/[/]    and on every recording of a folder
 
-[bold]reasc report pool.sqlite --out report.html[/]    the paper's tables and figures on them
+[bold]reasc report pool.sqlite --out report.md[/]    the paper's tables and figures on them
 
 [bold]reasc pool show pool.sqlite[/]    what does it contain, and what did it cost?
 

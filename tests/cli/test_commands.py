@@ -175,13 +175,12 @@ def test_nothing_that_a_terminal_obeys_is_printed(tmp_path: Path) -> None:
     pool = tmp_path / f"pool{name}.sqlite"
     model = ("--model-class", "cli.chat_models.Escaping", "--model", f"m{OBEYED}")
     asked = ("ask", f"2 and 3?{OBEYED}", "--answer", "text", "--max-samples", 4, *model)
-    short = ("--only", "main", "--shuffles", 1, "--calibration-size", 8, "--max-samples", 4)
     shown = [
         reasc(*asked, "--trace"),
         reasc(*asked, "--json"),
         reasc("record", questions, "--out", pool, "--samples", 4, *model),
         reasc("pool", "show", pool),
-        reasc("report", pool, *short, "--markdown", "-"),
+        reasc("report", pool, "--shuffles", 1, "--calibration-size", 8),
         reasc("pool", "show", tmp_path / f"none{name}", code=1),
         reasc("ask", "?", "--model", f"none{OBEYED}.gguf", code=1),
     ]

@@ -6,7 +6,7 @@ from typing import Final
 from xml.etree import ElementTree
 
 import pytest
-from langchain_reasc_lab.report import contents
+from langchain_reasc_lab.report import CONTENTS
 
 from langchain_reasc.method import (
     ASC,
@@ -136,4 +136,4 @@ def test_the_picture_shows_one_question_to_all_but_the_gate() -> None:
 def test_the_page_on_the_laboratory_names_every_table_and_figure() -> None:
     page = (ROOT / "docs" / "lab.md").read_text(encoding="utf-8")
     named = {name for row in page.splitlines() if row.startswith("| `") for name in re.findall(r"`(\w+)`", row)}
-    assert set(contents()) <= named
+    assert {entry.name for entry in CONTENTS} <= named

@@ -173,7 +173,7 @@ def _report_command(out: Path, shuffles: int, options: ComparisonOptions) -> lis
         del chosen["calibration_size"]
     given = {name: value for name, value in chosen.items() if value != usual[name]}
     words = [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", f"{value:g}")]
-    return ["reasc", "report", str(out / "test-pool.sqlite"), "--out", str(out / "report.html"), *words]
+    return ["reasc", "report", str(out / "test-pool.sqlite"), "--out", str(out / "report.md"), *words]
 
 
 def _record(

@@ -132,11 +132,6 @@ def draw_risk(rows: Sequence[Row]) -> "Figure":
         MissingExtraError: matplotlib is not installed.
     """
     curves = ranked(rows)
-    if not curves:
-        raise ConfigurationError(
-            "there is no P(correct) by which answers could be ranked: it is learned from calibration questions with "
-            "several responses each, or from confidence; replay a pool with scores or token signals"
-        )
     figure = empty_figure(_WIDTH, 3.8)
     axes = figure.subplots()
     for at, (row, risk) in enumerate(curves):
@@ -157,9 +152,22 @@ def draw_risk(rows: Sequence[Row]) -> "Figure":
 
 
 def ranked(rows: Sequence[Row]) -> list[tuple[Row, Risk]]:
-    """Return the rows whose P(correct) ranks their answers, with their curves; one value for all ranks nothing."""
-    held = [(row, risk) for row in rows if (risk := row.outcomes.risk) is not None]
-    return [(row, risk) for row, risk in held if len(np.unique(row.outcomes.p_correct[row.outcomes.tested])) > 1]
+    """Return the rows whose P(correct) ranks their answers, with their curves; one value for all ranks nothing.
+
+    Raises:
+        ConfigurationError: there are none.
+    """
+    curves = []
+    for row in rows:
+        risk = row.outcomes.risk
+        if risk is not None and len(np.unique(row.outcomes.p_correct[row.outcomes.tested])) > 1:
+            curves.append((row, risk))
+    if not curves:
+        raise ConfigurationError(
+            "there is no P(correct) by which answers could be ranked: it is learned from calibration questions with "
+            "several responses each, or from confidence; replay a pool with scores or token signals"
+        )
+    return curves
 
 
 def draw_posteriors(worked: Worked) -> "Figure":

@@ -28,7 +28,6 @@ class Streamed:
     Attributes:
         decisions: the decision on each.
         audited: shape (Q,), whether one more response was drawn.
-        alone: shape (Q,), whether the first response was launched alone, because a gate might have accepted it.
         calibration: the last one that was learned; None if there was none.
         measures: of each question the trusted measure that its votes were weighed by; None if they were counted.
         alarms: row of a question -> what was seen there to hold no longer, so that learning began anew.
@@ -36,7 +35,6 @@ class Streamed:
 
     decisions: list[Decision]
     audited: npt.NDArray[np.bool_]
-    alone: npt.NDArray[np.bool_]
     calibration: Calibration | None
     measures: list[Measure | None]
     alarms: Mapping[int, Drift]
@@ -67,7 +65,7 @@ class Stream:
         unscored = self.responses(None)
         learner = Learner(self.measures, budget=self.budget, minimum=self.minimum, explained=False)
         decisions: list[Decision] = []
-        audited, alone = np.zeros((2, len(unscored)), dtype=bool)
+        audited = np.zeros(len(unscored), dtype=bool)
         measures: list[Measure | None] = []
         alarms: dict[int, Drift] = {}
         learned_by: Calibration | None = None
@@ -80,7 +78,6 @@ class Stream:
             decision = decide(rule, scored[row][: self.budget])
             decisions.append(decision)
             measures.append(calibration.measure if calibration else None)
-            alone[row] = rule.may_accept_first
             audited[row] = calibration is not None and row % AUDITED == 0
             given = [response.answer for response in joined(responses[: decision.samples])]
             if audited[row] and len(responses) > decision.samples:
@@ -88,7 +85,7 @@ class Stream:
             observed = self._observed(row, given, decision, counted=calibration is None)
             if drift := learner.observe(observed):
                 alarms[row] = drift
-        return Streamed(decisions, audited, alone, learner.calibration, measures, alarms)
+        return Streamed(decisions, audited, learner.calibration, measures, alarms)
 
     def _decided_by(self, calibration: Calibration | None) -> tuple[StoppingRule, Sequence[Sequence[Response]]]:
         """Return the rule, and all responses as it reads them."""

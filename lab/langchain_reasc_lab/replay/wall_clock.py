@@ -29,13 +29,11 @@ class WallClock:
     """The time and tokens of Q questions.
 
     Attributes:
-        waves: shape (Q,), waves launched.
         launched: shape (Q,), samples launched.
         latency: shape (Q,), from the first launch to the answer, in the unit of the times.
         tokens: shape (Q,), tokens paid for.
     """
 
-    waves: Integers
     launched: Integers
     latency: Floats
     tokens: Floats
@@ -64,10 +62,9 @@ def wall_clock(
     concurrency: int,
     lengths: npt.ArrayLike | None = None,
     alone: npt.ArrayLike = False,
-    audited: npt.ArrayLike = False,
     cut_off: bool = True,
 ) -> WallClock:
-    """Return waves, latency and tokens paid of decisions that rest on the first ``needed`` responses.
+    """Return latency and tokens paid of decisions that rest on the first ``needed`` responses.
 
     Args:
         times: shape (Q, n), how long each response takes, in launch order.
@@ -76,7 +73,6 @@ def wall_clock(
         concurrency: samples launched at once.
         lengths: shape (Q,), responses there are to each question, which no wave goes beyond; None for n.
         alone: whether the first response is launched alone; one for all, or shape (Q,).
-        audited: whether one more response is launched when it is decided, and waited for; one for all, or shape (Q,).
         cut_off: whether those that still run when the decision falls are cut off there; they have by then generated the
             share of their tokens that their time has come to.
 
@@ -95,15 +91,7 @@ def wall_clock(
     latency = sum((_slowest(spent, waited & (wave == number)) for number in range(at.size)), np.zeros(last.size))
     falls = _slowest(spent, waited & (wave == deciding))
     paid = np.where(waited, each, np.where(launched, each * _share(falls[:, None], spent), 0.0)).sum(axis=1)
-    number = launched.sum(axis=1)
-    audit = np.broadcast_to(audited, last.shape) & (number < held)
-    further = np.minimum(number, at.size - 1)
-    return WallClock(
-        waves=np.asarray(deciding[:, 0] + 1 + audit, dtype=np.int64),
-        launched=np.asarray(number + audit, dtype=np.int64),
-        latency=latency + np.where(audit, spent[rows, further], 0.0),
-        tokens=paid + np.where(audit, each[rows, further], 0.0),
-    )
+    return WallClock(launched=launched.sum(axis=1), latency=latency, tokens=paid)
 
 
 def _slowest(times: Floats, among: npt.NDArray[np.bool_]) -> Floats:

@@ -1,32 +1,34 @@
 """The report: every table and figure of the paper, and more, on any pools."""
 
-from langchain_reasc_lab.report.contents import Entry, chosen_entries, contents
-from langchain_reasc_lab.report.output import pictures, print_report, report_csv, report_data, report_markdown
-from langchain_reasc_lab.report.page import check_page_extra, report_page
-from langchain_reasc_lab.report.report import Made, Report, make_report
+from langchain_reasc_lab.report.output import (
+    print_report,
+    report_data,
+    report_markdown,
+    table_csv,
+    write_report,
+    write_text,
+)
+from langchain_reasc_lab.report.report import CONTENTS, Entry, Part, Report, make_report
 from langchain_reasc_lab.report.study import Parameters, Study, StudySettings, parameters_of
-from langchain_reasc_lab.report.tables import Cell, Column, Figure, Table
+from langchain_reasc_lab.report.tables import Cell, Column, Table
 
 __all__ = [
+    "CONTENTS",
     "Cell",
     "Column",
     "Entry",
-    "Figure",
-    "Made",
     "Parameters",
+    "Part",
     "Report",
     "Study",
     "StudySettings",
     "Table",
-    "check_page_extra",
-    "chosen_entries",
-    "contents",
     "make_report",
     "parameters_of",
-    "pictures",
     "print_report",
-    "report_csv",
     "report_data",
     "report_markdown",
-    "report_page",
+    "table_csv",
+    "write_report",
+    "write_text",
 ]

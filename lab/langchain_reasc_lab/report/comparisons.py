@@ -1,17 +1,16 @@
 """Tables that compare methods: all of them, the two stages of ReASC, and controls."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import numpy as np
 
-from langchain_reasc.exceptions import PoolError
 from langchain_reasc.method.stopping import Cap, ReASC, StoppingRule
 from langchain_reasc_lab.replay.bootstrap import RESAMPLES, Bootstrap, exact
 from langchain_reasc_lab.replay.methods import (
-    ASC_AT_ONCE,
     ASC_ROW,
     EQUAL_COST,
     MIXTURE,
@@ -25,19 +24,20 @@ from langchain_reasc_lab.replay.methods import (
 )
 from langchain_reasc_lab.replay.metrics import Row
 from langchain_reasc_lab.replay.replay import Outcomes, RowKey, live_rule
-from langchain_reasc_lab.replay.verdict import PASS, four_rows
-from langchain_reasc_lab.report.blocks import (
-    INTERVALS,
-    Block,
+from langchain_reasc_lab.replay.verdict import PASS
+from langchain_reasc_lab.report.drawing import SIZES, Accepted, draw_acceptance
+from langchain_reasc_lab.report.results import (
+    ACCURACY,
+    Cost,
+    Results,
     how_calibrated,
     how_compared,
     how_tested,
-    loss,
-    table_of,
+    methods_shown,
+    number,
 )
-from langchain_reasc_lab.report.results import ACCURACY, Cost, Money, Results, number
-from langchain_reasc_lab.report.study import Change, Study
-from langchain_reasc_lab.report.tables import Cell, Column, Table
+from langchain_reasc_lab.report.study import Change, Study, parameters_of
+from langchain_reasc_lab.report.tables import INTERVALS, Block, Cell, Column, Table, table_of
 from langchain_reasc_lab.rules import CISC
 
 _ASC: Final[RowKey] = (ASC_ROW, None)
@@ -47,81 +47,42 @@ _NO_RATIO: Final = (
 )
 
 
-def short(studies: Sequence[Study]) -> Table:
-    """Return asking once, always asking all, ASC, and ReASC as it runs by default."""
-    bill = Money.of(studies)
-
-    def block(study: Study) -> Block:
-        shown = four_rows(study.run, study.rows)
-        once = shown["Asking once"].tokens.value
-        rows = [
-            (
-                name,
-                row.accuracy.percent,
-                row.samples.value,
-                number(row.tokens.value / once) if once else None,
-                *([bill(study, row)] if bill else []),
-            )
-            for name, row in shown.items()
-        ]
-        ours = f"{study.name}: ReASC is the row '{shown['ReASC'].method}' of the main comparison."
-        return rows, [how_tested(study), ours, *([bill.note(study)] if bill else [])]
-
+def main(studies: Sequence[Study]) -> Table:
+    """Return accuracy, samples and tokens, and what they come to together, of every method."""
+    cost = Cost.of(studies)
     columns = [
         Column("Method"),
-        Column("Right %", ".1f", "Share of the tested questions that are answered right."),
-        Column("Samples", ".1f", "Responses used per question."),
-        Column("Tokens ×", ".1f", "Generated tokens, as a multiple of those of asking once."),
-        *([bill.column] if bill else []),
+        ACCURACY,
+        Column("Δ to ASC", _POINTS, "Accuracy minus that of ASC on the same responses, in points."),
+        Column("Samples", ".2f", "Responses used per question."),
+        Cost(flops=False).column,
+        Column("vs SC %", _POINTS, "Tokens more (+) or fewer (-) than self-consistency's, at the whole budget."),
     ]
-    return table_of(studies, columns, block)
-
-
-def main(studies: Sequence[Study]) -> Table:
-    """Return accuracy, samples, tokens and money, and what they come to together, of every method."""
-    cost, bill = Cost.of(studies), Money.of(studies)
-    shown: list[tuple[Column, Callable[[Study, Row], Cell]]] = [
-        (Column("Method"), lambda study, row: row.method),
-        (ACCURACY, lambda study, row: row.accuracy.percent),
-        (
-            Column("Δ to ASC", _POINTS, "Accuracy minus that of ASC on the same responses, in points."),
-            lambda study, row: row.accuracy_vs_asc.percent,
-        ),
-        (Column("Samples", ".2f", "Responses used per question."), lambda study, row: row.samples.value),
-        (Cost(flops=False).column, lambda study, row: row.tokens.value),
-        (
-            Column("vs SC %", _POINTS, "Tokens more (+) or fewer (-) than self-consistency's, at the whole budget."),
-            lambda study, row: (
-                None
-                if row.method == study.settings.methods.fixed_budget
-                else number(100 * (row.tokens_vs_sc.value - 1))
-            ),
-        ),
-    ]
-    if bill:
-        shown.append((bill.column, bill))
+    notes = [_methods_explained(studies[0].settings.methods.max_samples)]
     if cost.flops:
-        shown.append((cost.column, lambda study, row: cost(study, row.tokens.value)))
-        shown.append(
-            (
-                cost.per_cost,
-                lambda study, row: (
-                    None if row.method == PASS else cost.efficiency(study, row.accuracy.value, row.tokens.value)
-                ),
-            )
-        )
+        columns += [cost.column, cost.per_cost]
+        notes.append(_NO_RATIO)
 
     def block(study: Study) -> Block:
-        notes = [*how_compared(study, cost), *([bill.note(study)] if bill else [])]
+        notes = how_compared(study, cost)
         if not study.uncalibrated:
-            name, why = live_rule(study.run, study.spec)
-            notes.append(f"A live run with an offline calibration is the row '{name}': {why}.")
-        rows = [[cell(study, row) for _, cell in shown] for row in methods_shown(study)]
-        return rows, [*notes, *_losses(study)]
+            name, reason = live_rule(study.run, study.spec)
+            notes.append(f"A live run with an offline calibration is the row '{name}': {reason}.")
+        return [_main_cells(study, row, cost) for row in methods_shown(study)], notes
 
-    budgets = dict.fromkeys(study.settings.methods.max_samples for study in studies)
-    explanations = (*map(_methods_explained, budgets), *([_NO_RATIO] if cost.flops else []), INTERVALS)
-    return table_of(studies, [column for column, _ in shown], block, notes=explanations)
+    return table_of(studies, columns, block, notes=(*notes, INTERVALS))
+
+
+def _main_cells(study: Study, row: Row, cost: Cost) -> tuple[Cell, ...]:
+    saved = None
+    if row.method != study.settings.methods.fixed_budget:
+        saved = number(100 * (row.tokens_vs_sc.value - 1))
+    tokens = row.tokens.value
+    cells = (row.method, row.accuracy.percent, row.accuracy_vs_asc.percent, row.samples.value, tokens, saved)
+    if not cost.flops:
+        return cells
+    efficiency = None if row.method == PASS else cost.efficiency(study, row.accuracy.value, tokens)
+    return (*cells, cost(study, tokens), efficiency)
 
 
 def _methods_explained(budget: int) -> str:
@@ -134,43 +95,6 @@ def _methods_explained(budget: int) -> str:
         "is fitted to the first responses to all tested questions, and online learns from one tested question after "
         "the other, both without labels."
     )
-
-
-def methods_shown(study: Study) -> list[Row]:
-    """Return the methods of the comparison, without the controls."""
-    controls = {ASC_AT_ONCE, *EQUAL_COST.values()}
-    return [row for row in study.rows if row.method not in controls]
-
-
-def _losses(study: Study) -> Iterator[str]:
-    """Yield where a row of ReASC is less accurate than one that counts votes, or costs more."""
-    for row in study.rows:
-        if row.method in (OFFLINE, MIXTURE, ONLINE):
-            yield from loss(row.method, ASC_ROW, row.accuracy_vs_asc.percent)
-            dearer = 100 * (row.tokens_vs_asc.value - 1)
-            if dearer > 0:
-                yield f"{row.method} costs {dearer:.1f} % more than ASC."
-
-
-def tasks(studies: Sequence[Study]) -> Table:
-    """Return the methods of the paper on each pool.
-
-    Raises:
-        PoolError: there is one pool, and nothing to put side by side.
-    """
-    if len(studies) == 1:
-        raise PoolError("it puts several pools side by side; the main comparison has the methods on this one")
-    cost = Cost.of(studies)
-
-    def block(study: Study) -> Block:
-        results = Results(study, study.run.outcomes, cost)
-        shown = {study.settings.methods.fixed_budget, "ESC (w=4)", ASC_ROW, OFFLINE, MIXTURE, ONLINE}
-        keys = [(row.method, row.spec) for row in study.rows if row.method in shown]
-        rows = [(study.name, key[0], results.accuracy(key), results.cost(key), results.efficiency(key)) for key in keys]
-        return rows, how_compared(study, cost)
-
-    columns = [Column("Pool"), Column("Method"), ACCURACY, cost.column, cost.per_cost]
-    return table_of(studies, columns, block, named=False)
 
 
 def intervals(studies: Sequence[Study]) -> Table:
@@ -213,20 +137,27 @@ def intervals(studies: Sequence[Study]) -> Table:
 def stage1(studies: Sequence[Study]) -> Table:
     """Return the share of questions that one response answers, and what the whole budget makes of the same ones."""
     cost = Cost.of(studies)
+    drawn: list[Accepted] = []
 
     def block(study: Study) -> Block:
-        study.calibrations()  # or there is none, and an error says why
+        study.calibrations()  # raises an error that says why, if there is none
         rows, notes = [], [how_tested(study), *how_calibrated(study)]
         budget = study.settings.methods.fixed_budget, None
         for name in (OFFLINE, SAFEGUARDED, MIXTURE):
             row: RowKey = (name, study.spec)
-            if (outcomes := study.run.outcomes.get(row)) is None or outcomes.impossible:
+            outcomes = study.run.outcomes.get(row)
+            if outcomes is None or outcomes.impossible:
                 continue
-            accepted = Results(study, study.run.outcomes, cost, among=outcomes.column("gated"))
-            lost = accepted.minus(row, budget)
-            rows.append((name, accepted.share(row), accepted.accuracy(row), accepted.accuracy(budget), lost))
-            notes += loss(f"the gate of {name}", f"On the questions that it accepts, {budget[0]}", lost)
-            notes += [] if accepted.questions else [f"The gate of {name} accepts nothing."]
+            results = Results(study, study.run.outcomes, cost, among=outcomes.column("gated"))
+            share = results.share(row)
+            rows.append(
+                (name, share, results.accuracy(row), results.accuracy(budget), results.minus(row, budget)),
+            )
+            if not results.questions:
+                notes.append(f"The gate of {name} accepts nothing.")
+            if name != SAFEGUARDED:
+                size = study.parameters if len(studies) == 1 else parameters_of(study.pool.metadata)
+                drawn.append(Accepted(study.name, name, size.count if size else None, share))
         return rows, notes
 
     columns = [
@@ -238,7 +169,8 @@ def stage1(studies: Sequence[Study]) -> Table:
         ),
         Column("Gate - majority", _POINTS, "The difference, in points: what accepting one response loses or gains."),
     ]
-    return table_of(studies, columns, block)
+    table = table_of(studies, columns, block, notes=(INTERVALS, SIZES))
+    return replace(table, draw=partial(draw_acceptance, drawn))
 
 
 def stage2(studies: Sequence[Study]) -> Table:
@@ -256,7 +188,6 @@ def stage2(studies: Sequence[Study]) -> Table:
                 continue
             for name, key in (("ASC (counts votes)", _ASC), ("ReASC (weighs them)", ours)):
                 rows.append((calibration, name, left.share(ours), *_beside_asc(left, key)))
-            notes += loss(f"{row} on these questions", ASC_ROW, left.minus(ours, _ASC))
         return rows, notes
 
     columns = [
@@ -296,8 +227,6 @@ def ablation(studies: Sequence[Study]) -> Table:
             alone = {name: study.variant_key(row, name) for name in (STAGE_2, GATE_ALONE)}
             for name, key in {ASC_ROW: _ASC, **alone, "ReASC": ours}.items():
                 rows.append((calibration, name, *_beside_asc(results, key)))
-            for name in (GATE_ALONE, STAGE_2):
-                notes += loss(row, f"{name} by the same calibration", results.minus(ours, alone[name]))
         return rows, notes
 
     columns = [
@@ -320,7 +249,7 @@ _TOGETHER: Final = "Weighted majority of all"
 
 
 def controls(studies: Sequence[Study]) -> Table:
-    """Return each row of ReASC, and below it what it has to be compared with."""
+    """Return the rows of ReASC, each followed by its baselines."""
     cost = Cost.of(studies)
 
     def block(study: Study) -> Block:
@@ -335,13 +264,16 @@ def controls(studies: Sequence[Study]) -> Table:
             rows.append((name, "(itself)", results.accuracy(ours), results.cost(ours), None))
             for against, control in _against(study, name):
                 if not outcomes[control].impossible:
-                    gained = results.minus(ours, control)
-                    rows.append((name, against, results.accuracy(control), results.cost(control), gained))
-                    notes += loss(name, against, gained)
-        chosen = [one for name in EQUAL_COST.values() for one in study.run.outcomes[name, study.spec].confidences]
-        found = " to ".join(dict.fromkeys(f"{one:.4g}" for one in (min(chosen), max(chosen))))
+                    accuracy, difference = results.accuracy(control), results.minus(ours, control)
+                    rows.append((name, against, accuracy, results.cost(control), difference))
+        confidences = [
+            confidence
+            for name in EQUAL_COST.values()
+            for confidence in study.run.outcomes[name, study.spec].confidences
+        ]
+        ends = " to ".join(dict.fromkeys(f"{end:.4g}" for end in (min(confidences), max(confidences))))
         notes.append(
-            f"{study.name}: ASC costs the same at a confidence of {found} in place of 0.95, found on the tested "
+            f"{study.name}: ASC costs the same at a confidence of {ends} in place of 0.95, chosen on the tested "
             "questions, in its favour; what it spends rises by steps."
         )
         return rows, notes
@@ -373,7 +305,8 @@ def _controls(study: Study) -> dict[RowKey, Outcomes]:
         else:  # with a temperature next to nothing, all the weight is on the highest score
             rule = CISC(temperature=sys.float_info.min, on_missing_confidence="count")
             yield Method(best, rule | cap, spec, made.measure)
-        yield method_by(made.offline, SAFEGUARDED, spec, made.measure, settings, safeguarded_rule)
+        by_default = partial(safeguarded_rule, budget=settings.max_samples)
+        yield method_by(made.offline, SAFEGUARDED, spec, made.measure, settings, by_default)
 
     def weigh_all(rule: ReASC) -> StoppingRule:
         return _ALONE[STAGE_2](rule) & cap

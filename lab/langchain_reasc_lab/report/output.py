@@ -1,14 +1,13 @@
-"""Write a report as JSON, CSV, Markdown or terminal lines."""
+"""Write a report: a page of Markdown with its figures and CSV files, JSON, or the lines of a terminal."""
 
 import csv
 import io
 import platform
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
 from itertools import takewhile
+from pathlib import Path
 from typing import Any, Final, Literal
 
 from rich import box
@@ -17,147 +16,210 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from langchain_reasc._version import __version__
+from langchain_reasc.cli.console import harmless, in_ascii
+from langchain_reasc.files import write_atomically
 from langchain_reasc_lab.replay.bootstrap import RESAMPLES, Estimate
 from langchain_reasc_lab.replay.metrics import measure_data
+from langchain_reasc_lab.replay.plots import save_figure
 from langchain_reasc_lab.replay.table import PLAIN_HEAD
-from langchain_reasc_lab.report.contents import Entry
-from langchain_reasc_lab.report.report import Made, Report, command_for
+from langchain_reasc_lab.report.report import Part, Report
 from langchain_reasc_lab.report.study import Study
-from langchain_reasc_lab.report.tables import (
-    MARKED,
-    Cell,
-    Shown,
-    Table,
-    listed,
-    marks,
-    number_of,
-    shown,
-)
-
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
-"""Characters that a model may write, but HTML does not allow or a terminal would obey."""
+from langchain_reasc_lab.report.tables import Cell, Table, cell_text, listed, number_of
 
 
-def printable(text: str) -> str:
-    """A text without control characters and halves of characters."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+def write_report(report: Report, out: Path) -> None:
+    """Write a report as Markdown, with its figures and all data in the folder ``NAME-figures`` beside it.
 
-
-def headline(report: Report) -> str:
-    """Return the title of the report, with its pools."""
-    return f"ReASC on {listed([study.name for study in report.studies])}"
-
-
-@dataclass(frozen=True, slots=True)
-class Explained:
-    """The explanations of one table.
-
-    Attributes:
-        notes: sentences that stand under no table before it.
-        meanings: of its columns, (name, meaning), likewise.
-        marks: whether to say how its bests are marked.
-        earlier: under which tables the rest stands.
+    Raises:
+        MissingExtraError: matplotlib is not installed.
     """
-
-    notes: Sequence[str]
-    meanings: Sequence[tuple[str, str]]
-    marks: bool
-    earlier: Sequence[Entry]
-
-
-def explained(report: Report) -> dict[str, Explained]:
-    """Return what has to be known to read each table, by name; each thing is said once, under the first table."""
-    said_under: dict[str | tuple[str, str], Entry] = {}
-    found: dict[str, Explained] = {}
+    folder = out.with_name(f"{out.stem}-figures")
     for part in report.parts:
-        if (table := part.table) is None:
-            continue
-        meanings = [(column.name, column.meaning) for column in table.columns if column.meaning]
-        lines: list[str | tuple[str, str]] = [*table.notes, *meanings, *([MARKED] if marks(table) else [])]
-        earlier = dict.fromkeys(said_under[line] for line in lines if line in said_under)
-        new = [line for line in dict.fromkeys(lines) if line not in said_under]
-        said_under |= dict.fromkeys(new, part.entry)
-        found[part.entry.name] = Explained(
-            notes=[line for line in new if isinstance(line, str) and line != MARKED],
-            meanings=[line for line in new if isinstance(line, tuple)],
-            marks=MARKED in new,
-            earlier=list(earlier),
-        )
-    return found
+        for number, table in enumerate(part.tables.values()):
+            path = folder / _file_name(part, number)
+            write_text(path.with_suffix(".csv"), table_csv(table))
+            if table.draw is not None:
+                save_figure(table.draw(), path.with_suffix(".png"))
+    write_text(out, report_markdown(report, folder.name))
 
 
-def missing(report: Report) -> dict[str, list[Made]]:
-    """Return what could not be made at all: the reason -> the parts."""
-    found: dict[str, list[Made]] = {}
+def _file_name(part: Part, number: int) -> str:
+    """Return the name of a table's files, without their endings."""
+    return f"{part.entry.name}-{number + 1}" if len(part.tables) > 1 else part.entry.name
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text without control characters, in a folder that is made if it is missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = harmless(text).encode("utf-8", "replace").decode("utf-8")  # a model may write half a character
+    write_atomically(path, whole)
+
+
+def table_csv(table: Table) -> str:
+    """Return a table as CSV, in full precision, with columns for the ends of intervals; empty where nothing is."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    places = range(len(table.columns))
+    has_interval = [any(isinstance(row[at], Estimate) for row in table.rows) for at in places]
+    heads: list[str] = []
+    for column, interval in zip(table.columns, has_interval, strict=True):
+        heads.append(column.name)
+        if interval:
+            heads += [f"{column.name} low", f"{column.name} high"]
+    writer.writerow(map(_not_a_formula, heads))
+    for row in table.rows:
+        values: list[str | float | None] = []
+        for cell, interval in zip(row, has_interval, strict=True):
+            values.append(_not_a_formula(cell) if isinstance(cell, str) else number_of(cell))
+            if interval:
+                values += _ends(cell)
+        writer.writerow(values)
+    return file.getvalue()
+
+
+def _ends(cell: Cell) -> list[float | None]:
+    """Return the ends of a cell's interval."""
+    if not isinstance(cell, Estimate):
+        return [None, None]
+    return [number_of(cell.low), number_of(cell.high)]
+
+
+def _not_a_formula(text: str) -> str:
+    """Return a text that a spreadsheet does not compute: behind an apostrophe where it begins like a formula."""
+    is_formula = text.lstrip().startswith(("=", "+", "-", "@")) or text.startswith(("\t", "\r"))
+    return f"'{text}" if is_formula else text
+
+
+def report_markdown(report: Report, folder: str) -> str:
+    """Return headings, tables in the pipe syntax of GitHub, figures as links, and notes.
+
+    Args:
+        report: the report.
+        folder: the folder of the figures and the data, as a link from this page.
+    """
+    lines = [f"# ReASC on {escaped(listed([study.name for study in report.studies]))}"]
+    for first, rest in verdict_lines(report):
+        lines += ["", f"**{escaped(first)}** {escaped(rest)}".rstrip()]
+    notes = _UnsaidNotes()
     for part in report.parts:
-        if part.is_empty:
-            found.setdefault(" ".join(part.problems) or "There is nothing in it.", []).append(part)
-    return found
+        if part.tables:
+            lines += ["", *_markdown_part(part, folder, notes)]
+    missing = missing_lines(report)
+    if missing:
+        lines += ["", "## Not to be had", "", *(f"- {escaped(line)}" for line in missing)]
+    lines += ["", "## Pools and settings", ""]
+    lines += [f"- {escaped(line)}" for line in (*pool_lines(report), setting_line(report))]
+    return "\n".join(lines) + "\n"
 
 
-def verdict_lines(report: Report) -> list[str]:
-    """Return what the report comes to, a line for each pool."""
-    named = len(report.studies) > 1
-    pairs = zip(report.studies, report.verdicts, strict=False)
-    return [f"{study.name}: {' '.join(verdict)}" if named else " ".join(verdict) for study, verdict in pairs]
+def _markdown_part(part: Part, folder: str, notes: "_UnsaidNotes") -> Iterator[str]:
+    yield f"## {escaped(part.entry.title)}"
+    if part.entry.paper:
+        yield from ("", f"In the paper: {part.entry.paper}.")
+    for problem in part.problems:
+        yield from ("", f"> {escaped(problem)}")
+    for number, (pool, table) in enumerate(part.tables.items()):
+        file = f"{folder}/{_file_name(part, number)}"
+        if len(part.tables) > 1:
+            yield from ("", f"### {escaped(pool)}")
+        if table.printed:
+            yield from ("", *_markdown_table(table))
+        if table.draw is not None:
+            yield from ("", f"![{escaped(part.entry.title)}](<{file}.png>)")
+        yield ""
+        yield from (f"- {escaped(note)}" for note in notes.of(table))
+        yield f"- Data: [{_file_name(part, number)}.csv](<{file}.csv>)"
 
 
-def pool_facts(study: Study) -> dict[str, str]:
-    """Return what is known of a pool, under its name."""
-    pool = study.pool
-    fingerprint = pool.metadata.get("fingerprint")
-    recorded: dict[str, Any] = fingerprint if isinstance(fingerprint, dict) else {}
-    sampling = recorded.get("sampling")
-    tested = pool.questions[pool.calibrating :]
-    counts = [len(question.responses) for question in tested]
-    responses = " to ".join(dict.fromkeys(map(str, (min(counts), max(counts)))))
-    measures = {
-        "None": "nothing: votes are counted",
-        "auto": "what separates best on the calibration questions",
-        "recorded": "the recorded scores",
-    }
-    facts = {
-        "File": pool.path,
-        "Questions": f"{len(tested):,}, with {responses} response{'' if responses == '1' else 's'} each",
-        "Calibrated on": pool.calibrating and f"the first responses to {pool.calibrating:,} in {pool.calibration_path}",
-        "Model": " ".join(str(recorded[name]) for name in ("model", "quantization") if recorded.get(name)),
-        "Sampling": isinstance(sampling, dict) and ", ".join(f"{name} {value}" for name, value in sampling.items()),
-        "Recorded": pool.metadata.get("created_at"),
-        "Token signals": ", ".join(study.scores.signals) or "none",
-        "ReASC weighs by": measures.get(str(study.measure), study.measure),
-    }
-    return {name: str(value) for name, value in facts.items() if value}
+def _markdown_table(table: Table) -> Iterator[str]:
+    yield _markdown_row([escaped(column.name) for column in table.columns])
+    yield _markdown_row(["---" if table.is_text(at) else "---:" for at in range(len(table.columns))])
+    for row in _cell_texts(table):
+        yield _markdown_row([escaped(text) for text in row])
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def escaped(text: str) -> str:
+    """Return a text on one line in which Markdown and HTML see nothing of theirs."""
+    return re.sub(r"([\\|*_`\[\]<>#])", r"\\\1", " ".join(text.split()))
+
+
+def _cell_texts(table: Table) -> list[list[str]]:
+    """Return the rows of a table as they are read."""
+    styles = [column.style for column in table.columns]
+    return [[cell_text(cell, style) for cell, style in zip(row, styles, strict=True)] for row in table.rows]
+
+
+class _UnsaidNotes:
+    """The notes of one table after the other, each said once, below the first table that needs it."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def of(self, table: Table) -> list[str]:
+        """Return the notes of a table and the meanings of its columns, without those that were said before."""
+        notes = [*table.notes]
+        if table.printed:
+            notes += [f"{column.name}: {column.meaning}" for column in table.columns if column.meaning]
+        unsaid = [note for note in notes if note not in self._said]
+        self._said.update(unsaid)
+        return unsaid
+
+
+def verdict_lines(report: Report) -> list[tuple[str, str]]:
+    """Return what the report comes to, for each pool: the sentence that says most, and the others."""
+    lines = []
+    for study, (first, *others) in zip(report.studies, report.verdicts, strict=True):
+        if len(report.studies) > 1:
+            first = f"{study.name}: {first}"
+        lines.append((first, " ".join(others)))
+    return lines
+
+
+def missing_lines(report: Report) -> list[str]:
+    """Return a line for each reason why parts could not be made at all, with their names."""
+    names: dict[str, list[str]] = {}
+    for part in report.parts:
+        if not part.tables:
+            names.setdefault(" ".join(part.problems), []).append(part.entry.name)
+    return [f"{listed(parts)}: {reason}" for reason, parts in names.items()]
 
 
 def pool_lines(report: Report) -> Iterator[str]:
     """Yield a line for each pool, and one for each thing that should be known of it."""
     for study in report.studies:
-        facts = (f"{name}: {value}" for name, value in pool_facts(study).items())
-        yield f"{study.name}: {'; '.join(facts)}."
+        facts = "; ".join(f"{name}: {value}" for name, value in _pool_facts(study).items() if value)
+        yield f"{study.name}: {facts}."
         yield from (f"{study.name}: {note}." for note in study.pool.notes)
 
 
-def setting_lines(report: Report) -> Iterator[str]:
-    """Yield how the numbers were had."""
-    settings, own = report.settings, ""
-    arranged = f"{settings.shuffles} shuffles of questions and responses" if settings.shuffles else "the recorded order"
-    if not all(study.pool.calibrating for study in report.studies):
-        own = (
-            f"the first responses of {settings.calibration_size or 'half'} of a pool's questions calibrate"
-            f"{'' if settings.calibration_size else ' (at most 128)'}, and the others are tested; "
-        )
-    yield (
-        f"Means over {arranged}; {own}at most {settings.methods.max_samples} responses to each; seed {settings.seed}."
+def _pool_facts(study: Study) -> dict[str, str]:
+    """Return what is known of a pool, under its name."""
+    pool = study.pool
+    fingerprint = pool.metadata.get("fingerprint")
+    recorded: dict[str, Any] = fingerprint if isinstance(fingerprint, dict) else {}
+    sampling = recorded.get("sampling")
+    settings = sampling.items() if isinstance(sampling, dict) else ()
+    return {
+        "File": str(pool.path),
+        "Questions": f"{len(pool.questions) - pool.calibrating:,}",
+        "Model": " ".join(str(recorded[name]) for name in ("model", "quantization") if recorded.get(name)),
+        "Sampling": ", ".join(f"{name} {value}" for name, value in settings),
+        "Recorded": str(pool.metadata.get("created_at", "")),
+        "Token signals": ", ".join(study.scores.signals) or "none",
+    }
+
+
+def setting_line(report: Report) -> str:
+    """Return the settings that no table names."""
+    methods = report.settings.methods
+    return (
+        f"At most {methods.max_samples} responses to each question; the gate is asked for an accuracy of "
+        f"{methods.p_target:g}. Made by langchain-reasc {__version__}."
     )
-    yield (
-        f"In brackets: 95 % intervals, {RESAMPLES:,} bootstrap resamples over questions where nothing else is said. "
-        f"The gate is asked for an accuracy of {settings.methods.p_target:g}."
-    )
-    if settings.parameters is not None:
-        yield f"TFLOPs: 2N per generated token, N = {settings.parameters:,.0f} parameters."
-    if settings.tokens_per_second is not None:
-        yield f"Latencies: as with {settings.tokens_per_second:g} tokens a second in one sequence."
-    yield f"Made by langchain-reasc {__version__}."
 
 
 _BESIDE: Final = ("numpy", "scipy", "scikit-learn")
@@ -167,13 +229,10 @@ _BESIDE: Final = ("numpy", "scipy", "scikit-learn")
 def report_data(report: Report) -> dict[str, Any]:
     """Return all that a report says and what is needed to make it again; numbers that do not exist are null."""
     settings = report.settings
-    versions = {"python": platform.python_version()} | {name: version(name) for name in _BESIDE}
-    with suppress(PackageNotFoundError):
-        versions["matplotlib"] = version("matplotlib")
-    pairs = zip(report.studies, report.verdicts, strict=False)
+    names = [study.name for study in report.studies]
     return {
         "library_version": __version__,
-        "versions": versions,
+        "versions": {"python": platform.python_version()} | {name: version(name) for name in _BESIDE},
         "settings": {
             "shuffles": settings.shuffles,
             "calibration_size": settings.calibration_size,
@@ -181,13 +240,12 @@ def report_data(report: Report) -> dict[str, Any]:
             "max_samples": settings.methods.max_samples,
             "p_target": settings.methods.p_target,
             "parameters": settings.parameters,
-            "prices": settings.prices and str(settings.prices),
             "tokens_per_second": settings.tokens_per_second,
             "intervals": {"level": 0.95, "resamples": RESAMPLES, "over": "questions"},
         },
-        "verdicts": {study.name: " ".join(verdict) for study, verdict in pairs},
+        "verdicts": {name: " ".join(verdict) for name, verdict in zip(names, report.verdicts, strict=True)},
         "pools": [_pool_data(study) for study in report.studies],
-        "parts": [_part_data(report, part) for part in report.parts],
+        "parts": [_part_data(part) for part in report.parts],
     }
 
 
@@ -207,274 +265,95 @@ def _pool_data(study: Study) -> dict[str, Any]:
     }
 
 
-def _part_data(report: Report, part: Made) -> dict[str, Any]:
-    entry = part.entry
-    data: dict[str, Any] = {
-        "name": entry.name,
-        "title": entry.title,
-        "paper": entry.paper or None,
-        "command": command_for(report, entry.name),
+def _part_data(part: Part) -> dict[str, Any]:
+    return {
+        "name": part.entry.name,
+        "title": part.entry.title,
+        "paper": part.entry.paper or None,
         "problems": list(part.problems),
+        "tables": [_table_data(table, pool) for pool, table in part.tables.items()],
     }
-    if (table := part.table) is not None:
-        columns = [{"name": one.name, "meaning": one.meaning or None, "best": one.best} for one in table.columns]
-        rows = [[_cell_data(cell) for cell in row] for row in table.rows]
-        data["table"] = {"columns": columns, "rows": rows, "notes": list(table.notes)}
-    if figures := part.figures:
-        data["figures"] = [{"title": one.title or None, "text": one.text, "notes": list(one.notes)} for one in figures]
-    return data
+
+
+def _table_data(table: Table, pool: str) -> dict[str, Any]:
+    return {
+        "pool": pool or None,
+        "columns": [{"name": column.name, "meaning": column.meaning or None} for column in table.columns],
+        "rows": [[_cell_data(cell) for cell in row] for row in table.rows],
+        "notes": list(table.notes),
+    }
 
 
 def _cell_data(cell: Cell) -> Any:
     if isinstance(cell, Estimate):
-        return dict(zip(("value", "low", "high"), _numbers(cell), strict=True))
+        low, high = _ends(cell)
+        return {"value": number_of(cell), "low": low, "high": high}
     return cell if isinstance(cell, str) else number_of(cell)
-
-
-def _numbers(cell: Cell) -> list[float | None]:
-    """Return the number of a cell and the ends of its interval."""
-    ends: Sequence[Cell] = (cell.low, cell.high) if isinstance(cell, Estimate) else (None, None)
-    return [number_of(cell), *map(number_of, ends)]
-
-
-_HEAD = ("table", "row", "column", "value", "low", "high", "text")
-
-
-def report_csv(report: Report) -> str:
-    """Return all tables in one file, a line for each cell, because no two tables have the same columns.
-
-    A line says the table's name, the row's number from 0, the column's heading, and the number with the ends of its
-    interval, or the text; what could not be had is empty. In pandas, ``data[data.table == "main"].pivot(index="row",
-    columns="column", values="value")`` is a table again. Numbers are in full precision. Figures are left out.
-    """
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(_HEAD)
-    for name, table in ((part.entry.name, part.table) for part in report.parts if part.table is not None):
-        for number, row in enumerate(table.rows):
-            for column, cell in zip(table.columns, row, strict=True):
-                text = _harmless(cell) if isinstance(cell, str) else ""
-                writer.writerow((name, number, _harmless(column.name), *_numbers(cell), text))
-    return file.getvalue()
-
-
-def _harmless(text: str) -> str:
-    """Return a text that a spreadsheet does not compute: behind an apostrophe where it begins like a formula."""
-    return f"'{text}" if text.lstrip().startswith(("=", "+", "-", "@")) or text.startswith(("\t", "\r")) else text
-
-
-_INK: Final = "<style>svg{color:#1f2328}@media(prefers-color-scheme:dark){svg{color:#e6edf3}}</style>"
-
-
-def pictures(report: Report) -> dict[str, str]:
-    """Return the figures that are pictures: file name -> an SVG that stands alone, in light and in dark."""
-    alone = '<svg xmlns="http://www.w3.org/2000/svg" '
-    return {
-        _file_name(part, at): figure.html.replace("<svg ", alone, 1).replace(">", f">{_INK}", 1)
-        for part in report.parts
-        for at, figure in enumerate(part.figures)
-        if figure.is_svg
-    }
-
-
-def _file_name(part: Made, at: int) -> str:
-    return f"{part.entry.name}{f'-{at + 1}' if len(part.figures) > 1 else ''}.svg"
-
-
-def report_markdown(report: Report, folder: str | None = None) -> str:
-    """Return headings, tables in the pipe syntax of GitHub, and what figures show in words.
-
-    Args:
-        report: the report.
-        folder: the folder of its :func:`pictures`, as a link from this page; None if they are not kept.
-    """
-    lines = [f"# {escaped(headline(report))}"]
-    lines += [line for verdict in verdict_lines(report) for line in ("", f"**{escaped(verdict)}**")]
-    known = explained(report)
-    for part in report.parts:
-        if not part.is_empty:
-            lines += ["", *_markdown_part(report, part, known.get(part.entry.name), folder)]
-    if reasons := missing(report):
-        named = ((listed([one.entry.name for one in parts]), why) for why, parts in reasons.items())
-        lines += ["", "## Not to be had", "", *(f"- {escaped(names)}: {escaped(why)}" for names, why in named)]
-    lines += ["", "## Pools and settings", ""]
-    lines += [f"- {escaped(line)}" for line in (*pool_lines(report), *setting_lines(report))]
-    return "\n".join(lines) + "\n"
-
-
-def _markdown_part(report: Report, part: Made, known: Explained | None, folder: str | None) -> Iterator[str]:
-    entry = part.entry
-    paper = f" In the paper: {escaped(entry.paper)}." if entry.paper else ""
-    yield from (f"## {escaped(entry.title)}", "", f"Printed alone by `{command_for(report, entry.name)}`.{paper}")
-    for problem in part.problems:
-        yield from ("", f"> {escaped(problem)}")
-    if part.table is not None and known is not None:
-        yield from ("", *_markdown_table(part.table), *_markdown_notes(known))
-    for at, figure in enumerate(part.figures):
-        yield from (["", f"### {escaped(figure.title)}"] if figure.title else [])
-        if folder is not None and figure.is_svg:
-            yield from ("", f"![{escaped(entry.title)}]({folder}/{_file_name(part, at)})")
-        yield from _paragraphs([figure.text, *figure.notes])
-
-
-def _markdown_table(table: Table) -> Iterator[str]:
-    yield _row([escaped(column.name) for column in table.columns])
-    yield _row(["---" if table.is_text(at) else "---:" for at in range(len(table.columns))])
-    yield from (_row([_marked(cell) for cell in row]) for row in shown(table))
-
-
-def _markdown_notes(known: Explained) -> Iterator[str]:
-    yield from _paragraphs(known.notes)
-    if known.meanings:
-        yield from ("", *(f"- {escaped(name)}: {escaped(meaning)}" for name, meaning in known.meanings))
-    if known.marks:
-        yield from ("", MARKED.format(best="**Bold**", second="_italic_"))
-    if known.earlier:
-        yield from _paragraphs([_elsewhere([one.title for one in known.earlier])])
-
-
-def _paragraphs(texts: Sequence[str]) -> Iterator[str]:
-    return (line for text in texts for line in ("", escaped(text)))
-
-
-def _elsewhere(tables: Sequence[str]) -> str:
-    return f"What else holds of it stands under {listed(tables)}."
-
-
-def _marked(cell: Shown) -> str:
-    if cell.mark is None:
-        return escaped(str(cell))
-    around = "**" if cell.mark == "best" else "_"
-    return f"{around}{escaped(cell.value)}{around} {escaped(cell.interval)}".rstrip()
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
-
-
-def escaped(text: str) -> str:
-    """Return a text on one line in which Markdown and HTML see nothing of theirs."""
-    return re.sub(r"([\\|*_`\[\]<>#])", r"\\\1", " ".join(text.split()))
 
 
 _GAP: Final = 2  # columns between two of a table
 _TEXT: Final = 24  # characters of a text, after which it is folded if there is little room
-_STYLES: Final = {"best": "bold", "second": "underline"}
 
 
-def print_report(report: Report, console: Console, *, spelled: Callable[[str], str] = str) -> None:
-    """Print all tables, and what the figures show in words.
+def print_report(report: Report, console: Console) -> None:
+    """Print all tables, each as wide as the console, and its notes."""
+    plain = not console.encoding.startswith("utf")
+    spell: Callable[[str], str] = in_ascii if plain else str
 
-    Args:
-        report: the report.
-        console: the console, whose width is respected.
-        spelled: how texts are spelled where the console knows no letters but ASCII's.
-    """
-    plain, known = not console.encoding.startswith("utf"), explained(report)
+    def say(line: str, style: str = "") -> None:
+        console.print(Text(spell(line), style), soft_wrap=not console.is_terminal)
 
-    def spell(text: str) -> str:
-        return spelled(printable(text)) if plain else printable(text)
-
-    def say(*lines: str, style: str = "") -> None:
-        for line in lines:
-            console.print(Text(spell(line), style), soft_wrap=not console.is_terminal)
-
-    for verdict in verdict_lines(report):
-        say(verdict, style="bold")
+    for first, rest in verdict_lines(report):
+        say(first, "bold")
+        say(rest)
         say("")
-    for part in (part for part in report.parts if not part.is_empty):
-        say(_heading(part), style="bold")
-        say(*(f"Not to be had: {problem}" for problem in part.problems), style="italic")
-        for grid in _grids(part.table, console.width, plain=plain, spelled=spell):
-            console.print(grid)
-            console.print()
-        say(*_explanations(known.get(part.entry.name), marked=console.is_terminal), *_figures_in_words(part))
-    for reason, parts in missing(report).items():
-        say(f"Not to be had: {listed([part.entry.name for part in parts])}. {reason}", style="italic")
-    say(*pool_lines(report), *setting_lines(report))
+    notes = _UnsaidNotes()
+    for part in report.parts:
+        for table in part.tables.values():
+            if table.printed:
+                paper = f" (in the paper: {part.entry.paper})" if part.entry.paper else ""
+                say(f"{part.entry.title}{paper}", "bold")
+                for grid in _grids(table, console.width, plain=plain, spell=spell):
+                    console.print(grid)
+                    console.print()
+                for note in notes.of(table):
+                    say(note)
+                say("")
+    for line in missing_lines(report):
+        say(f"Not to be had: {line}", "italic")
+    for line in (*pool_lines(report), setting_line(report)):
+        say(line)
+    say("Figures, and the data of all tables: --out FILE.md.")
 
 
-def _heading(part: Made) -> str:
-    paper = f" ({part.entry.paper})" if part.entry.paper else ""
-    return f"{part.entry.title}{paper}, --only {part.entry.name}"
-
-
-def _figures_in_words(part: Made) -> Iterator[str]:
-    for figure in part.figures:
-        yield f"{figure.title}: {figure.text}" if figure.title else figure.text
-        yield from figure.notes
-    if part.figures:
-        yield ""
-
-
-def _explanations(known: Explained | None, *, marked: bool) -> Iterator[str]:
-    """Yield what has to be known to read a table, if any; ``marked``: whether bests can be seen, as in a terminal."""
-    if known is None:
-        return
-    yield from known.notes
-    yield from (f"{name}: {meaning}" for name, meaning in known.meanings)
-    if marked and known.marks:
-        yield MARKED.format(best="Bold", second="underlined")
-    if known.earlier:
-        yield _elsewhere([entry.name for entry in known.earlier])
-    yield ""
-
-
-def _grids(table: Table | None, width: int, *, plain: bool, spelled: Callable[[str], str]) -> Iterator[Grid]:
+def _grids(table: Table, width: int, *, plain: bool, spell: Callable[[str], str]) -> Iterator[Grid]:
     """Yield the table, or where it is too wide several below each other, each with the texts that name its rows."""
-    if table is None or not table.rows:
-        return
-    rows = [[Text(spelled(str(cell)), _STYLES.get(cell.mark or "", "")) for cell in row] for row in shown(table)]
-    heads = [spelled(column.name) for column in table.columns]
-    columns = [[cell.plain for cell in column] for column in zip(*rows, strict=True)]
-    for widths in _fitting(table, heads, columns, width):
-        yield _grid(table, heads, rows, widths, plain=plain)
+    heads = [spell(column.name) for column in table.columns]
+    rows = [[spell(text) for text in row] for row in _cell_texts(table)]
+    widths = [max(map(len, [*head.split(), *column])) for head, *column in zip(heads, *rows, strict=True)]
+    texts = [at for at in range(len(heads)) if table.is_text(at)]
+    names = len([*takewhile(table.is_text, range(len(heads)))])
+    if sum(widths) + _GAP * (len(widths) - 1) > width:
+        for at in texts:
+            longest_word = max(len(word) for row in rows for word in row[at].split() or [""])
+            widths[at] = min(widths[at], max(_TEXT, longest_word), width)
+    for group in _groups(widths, names, width):
+        grid = Grid(box=PLAIN_HEAD if plain else box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+        for at in group:
+            justify: Literal["left", "right"] = "left" if at in texts else "right"
+            grid.add_column(Text(heads[at]), justify=justify, width=widths[at], overflow="fold")
+        for row in rows:
+            grid.add_row(*(Text(row[at]) for at in group))
+        yield grid
 
 
-def _grid(
-    table: Table, heads: Sequence[str], rows: Sequence[Sequence[Text]], widths: Mapping[int, int], *, plain: bool
-) -> Grid:
-    """Return the columns that ``widths`` has, by their places in the table."""
-    grid = Grid(box=PLAIN_HEAD if plain else box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for at, wide in widths.items():
-        justify: Literal["left", "right"] = "left" if table.is_text(at) else "right"
-        grid.add_column(Text(heads[at]), justify=justify, width=wide, overflow="fold")
-    for row in rows:
-        grid.add_row(*(row[at] for at in widths))
-    return grid
-
-
-def _fitting(
-    table: Table, heads: Sequence[str], columns: Sequence[Sequence[str]], width: int
-) -> Iterator[dict[int, int]]:
-    """Yield groups of columns that fit beside each other -> their widths; those that name the rows are in each."""
-    places = range(len(heads))
-    widths = {at: max(map(len, [*_words(heads[at]), *columns[at]])) for at in places}
-    if sum(widths.values()) + _GAP * (len(widths) - 1) <= width:
-        yield widths
-        return
-    widths |= {at: _folded(columns[at], widths[at]) for at in places if table.is_text(at)}
-    names = list(takewhile(table.is_text, places))
-    names = names[:1] if len(names) == len(places) else names
-    for group in _groups(places[len(names) :], widths, width - sum(widths[at] + _GAP for at in names)):
-        yield {at: min(widths[at], width) for at in (*names, *group)}
-
-
-def _groups(columns: Sequence[int], widths: Mapping[int, int], width: int) -> list[list[int]]:
-    """Return the columns in as many groups as are needed for each to be within this width."""
-    groups: list[list[int]] = [[]]
-    for at in columns:
-        if groups[-1] and sum(widths[one] + _GAP for one in (*groups[-1], at)) - _GAP > width:
-            groups.append([])
-        groups[-1].append(at)
-    return groups
-
-
-def _folded(texts: Sequence[str], wide: int) -> int:
-    """Return the width of texts if there is little room: what the longest word needs, and a little more."""
-    longest = max(len(word) for text in texts for word in _words(text)) if wide < 40 else 0
-    return min(wide, max(_TEXT, longest))
-
-
-def _words(text: str) -> list[str]:
-    return text.split() or [""]
+def _groups(widths: Sequence[int], names: int, width: int) -> Iterator[list[int]]:
+    """Yield columns that fit beside each other; the first ones, which name the rows, are in each group."""
+    naming = list(range(names))
+    group = naming
+    for at in range(names, len(widths)):
+        if len(group) > names and sum(widths[place] + _GAP for place in (*group, at)) - _GAP > width:
+            yield group
+            group = naming
+        group = [*group, at]
+    yield group

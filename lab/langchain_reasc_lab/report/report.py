@@ -1,42 +1,81 @@
-"""Make a report of some pools, with a sentence for each part that cannot be made."""
+"""The tables and figures of a report, and how they are made."""
 
-import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from time import perf_counter
-from typing import Any
+from typing import Any, Final
 
 from langchain_reasc.exceptions import ConfigurationError, ReASCError
-from langchain_reasc.method.confidence import Measure
-from langchain_reasc_lab.pools import MeasureSpec, Pool
 from langchain_reasc_lab.replay.verdict import verdict
-from langchain_reasc_lab.report.contents import Entry, chosen_entries
+from langchain_reasc_lab.report import batched, comparisons, figures, sensitivity, signals
 from langchain_reasc_lab.report.study import Study, StudySettings
-from langchain_reasc_lab.report.tables import Figure, Table
+from langchain_reasc_lab.report.tables import Table
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """A table or some figures of a report.
+class Entry:
+    """A table or a figure that can be made.
+
+    Attributes:
+        name: its name, and that of its files.
+        title: its heading.
+        make: makes its table of all studies, one for each pool; or of one study, if each pool has a figure.
+        paper: its place in the paper, such as ``"Table 2"``; empty if it is not in the paper.
+        each_pool: whether each pool has a figure.
+    """
+
+    name: str
+    title: str
+    make: Callable[[Any], Table]
+    paper: str = ""
+    each_pool: bool = False
+
+
+def _figure(name: str, title: str, make: Callable[[Study], Table], paper: str = "") -> Entry:
+    return Entry(name, title, make, paper, each_pool=True)
+
+
+CONTENTS: Final = (
+    Entry("main", "Main comparison", comparisons.main, "Tables 1 and 12"),
+    _figure("tradeoff", "Accuracy against tokens", figures.tradeoff),
+    Entry("stage1", "Stage 1: what the gate accepts, and how much is right", comparisons.stage1, "Table 2, Figure 4"),
+    Entry("stage2", "Stage 2: the questions that the gate does not accept", comparisons.stage2, "Table 3"),
+    Entry("ablation", "Ablation: each stage alone", comparisons.ablation, "Table 4"),
+    Entry("controls", "Controls: what else the same responses could have given", comparisons.controls),
+    Entry("intervals", "Accuracy with its interval, resampled and exact", comparisons.intervals, "Table 10"),
+    _figure("risk", "Wrong answers where the unlikely ones are left out", figures.risk),
+    Entry("batched", "Time: ReASC in batches, beside ASC and ESC", batched.batched, "Table 14"),
+    _figure("posteriors", "The posterior of one question, response by response", figures.posteriors, "Figure 5"),
+    Entry("mappings", "From score to weight", sensitivity.mappings, "Table 7"),
+    Entry("p_target", "The accuracy asked of the gate", sensitivity.p_target, "Table 11"),
+    Entry("scale", "λ, how strongly confidence counts", sensitivity.scale, "Figure 8"),
+    Entry("calibration_size", "Questions that calibrate", sensitivity.calibration_size, "Figure 7"),
+    Entry("separation", "Which score tells right responses from wrong ones", signals.separation, "Table 8"),
+    Entry("window", "The window of the bottom 10 % group score", signals.window, "Table 9"),
+    Entry("bins", "Accuracy by confidence", signals.bins, "Table 13"),
+    _figure("histogram", "Confidence of right and of wrong first responses", figures.histogram, "Figures 2 and 6"),
+    _figure("tokens", "Confidence token by token", figures.tokens, "Figures 1 and 6"),
+    Entry("components", "How many Gaussian components first-response scores have", signals.components, "Table 5"),
+)
+"""All tables and figures, in the order of a report: what a reader looks at first stands first.
+
+To add one, write a function that returns a :class:`~.tables.Table`, and list it here. What a pool lacks, the function
+raises as a :class:`~langchain_reasc.exceptions.ReASCError`; the report says so in its place.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A table or the figures of a report.
 
     Attributes:
         entry: its name, its title, and where the paper has it.
-        table: the table; None if the entry is of figures, or nothing could be made.
-        figures: the figures, one or one for each pool.
-        problems: why some or all pools lack the entry, in whole sentences.
-        seconds: how long it took, what it computed first for others included.
+        tables: pool -> its figure; or ``""`` -> the table of all pools.
+        problems: why pools lack it, in whole sentences.
     """
 
     entry: Entry
-    table: Table | None
-    figures: Sequence[Figure]
+    tables: dict[str, Table]
     problems: Sequence[str]
-    seconds: float
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing could be made."""
-        return self.table is None and not self.figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +85,12 @@ class Report:
     Attributes:
         studies: the pools under the settings that they share.
         parts: tables and figures, in the order of a report.
-        verdicts: the result of the main comparison on each pool, in words; none if it was not made.
+        verdicts: the result of the main comparison in sentences, for each pool.
     """
 
     studies: Sequence[Study]
-    parts: Sequence[Made]
-    verdicts: Sequence[Sequence[str]] = ()
+    parts: Sequence[Part]
+    verdicts: Sequence[Sequence[str]]
 
     @property
     def settings(self) -> StudySettings:
@@ -61,15 +100,15 @@ class Report:
 
 def make_report(
     studies: Sequence[Study],
-    entries: Sequence[Entry] | None = None,
+    entries: Sequence[Entry] = CONTENTS,
     *,
-    on_progress: Callable[[int, int], None] = lambda made, of: None,
+    on_progress: Callable[[int, int], None] = lambda made, total: None,
 ) -> Report:
     """Make tables and figures of some pools. What a pool cannot tell leaves a sentence in its place.
 
     Args:
         studies: one for each pool, with names of their own.
-        entries: the result of :func:`chosen_entries`; None for all entries.
+        entries: the tables and figures.
         on_progress: called with (parts made, all of them).
 
     Raises:
@@ -78,88 +117,25 @@ def make_report(
     names = [study.name for study in studies]
     if not studies or len(set(names)) < len(names):
         raise ConfigurationError(f"a report is of one pool or more, each with a name of its own; got {names}")
-    chosen = chosen_entries(()) if entries is None else entries
-    on_progress(0, len(chosen))
-    parts: list[Made] = []
-    for entry in chosen:
-        parts.append(_made(entry, tuple(studies)))
-        on_progress(len(parts), len(chosen))
-    compared = any(part.entry.name in ("short", "main") and not part.is_empty for part in parts)
-    return Report(studies, parts, [verdict(study.run, study.rows) for study in studies] if compared else [])
+    on_progress(0, len(entries))
+    verdicts = [verdict(study.run, study.rows) for study in studies]
+    parts: list[Part] = []
+    for entry in entries:
+        parts.append(_made(entry, studies))
+        on_progress(len(parts), len(entries))
+    return Report(studies, parts, verdicts)
 
 
-def _made(entry: Entry, studies: Sequence[Study]) -> Made:
-    began = perf_counter()
-    made, reasons = _make(entry, studies)
-    problems = list(filter(None, reasons))
-    if isinstance(made, Table) and not made.has_numbers:
-        problems += [note for note in made.notes if "cannot be had" in note] or ["No number in it could be had."]
-        made = None
-    table, figures = (made, []) if isinstance(made, Table) else (None, made or [])
-    return Made(entry, table, figures, problems, perf_counter() - began)
-
-
-def _make(entry: Entry, studies: Sequence[Study]) -> tuple[Any, list[str]]:
-    """Make an entry of all pools, or of those that allow it; return it and what the others lack, or empty texts."""
-    made, why = _attempt(entry, studies)
-    if not why or len(studies) == 1:
-        return made, [why]
-    alone = {study.name: _attempt(entry, (study,))[1] for study in studies}
-    able = tuple(study for study in studies if not alone[study.name])
-    problems = [f"{name}: {reason}" for name, reason in alone.items() if reason]
-    if 0 < len(able) < len(studies):
-        made, why = _attempt(entry, able)
-        return made, [*problems, why]
-    # None can, or only not together.
-    return None, [why] if all(why in problem for problem in problems) else problems
-
-
-def _attempt(entry: Entry, studies: Sequence[Study]) -> tuple[Any, str]:
-    """Make an entry; where that is impossible, return None and why, in a sentence."""
-    try:
-        return entry.make(studies), ""
-    except ReASCError as error:
-        text = " ".join(str(error).split())
-        return None, text if text.endswith((".", "!", "?")) else f"{text}."
-
-
-def command_for(report: Report, name: str) -> str:
-    """Return the command that prints one part of this report alone."""
-    words = ["reasc", "report", *(str(study.pool.path) for study in report.studies), "--only", name]
-    for option, value, default in _options(report):
-        if value is not None and value != default:
-            words += [option, value if isinstance(value, str) else f"{value:.12g}"]
-    return shlex.join(words)
-
-
-Option = tuple[str, float | str | None, float | str | None]
-"""An option, its value and its default."""
-
-
-def _options(report: Report) -> list[Option]:
-    usual, settings = StudySettings(), report.settings
-    calibrated = all(study.pool.calibrating for study in report.studies)
-    return [
-        ("--shuffles", settings.shuffles, 0 if calibrated else usual.shuffles),
-        ("--seed", settings.seed, usual.seed),
-        _calibrated_by([study.pool for study in report.studies], settings.calibration_size),
-        ("--max-samples", settings.methods.max_samples, usual.methods.max_samples),
-        ("--p-target", settings.methods.p_target, usual.methods.p_target),
-        ("--prices", str(settings.prices) if settings.prices else None, None),
-        ("--parameters", settings.parameters, None),
-        ("--tokens-per-second", settings.tokens_per_second, None),
-        *_measured_by(report.studies[0].measure),
-    ]
-
-
-def _calibrated_by(pools: Sequence[Pool], size: int | None) -> Option:
-    paths = {str(pool.calibration_path) for pool in pools if pool.calibration_path}
-    if len(paths) == 1:
-        return "--calibration-pool", paths.pop(), None
-    return "--calibration-size", size, None
-
-
-def _measured_by(measure: MeasureSpec | None) -> list[Option]:
-    if isinstance(measure, Measure):
-        return [(f"--{name}", getattr(measure, name), None) for name in ("signal", "score", "window")]
-    return [("--signal", measure, "auto")]
+def _made(entry: Entry, studies: Sequence[Study]) -> Part:
+    arguments: dict[str, Any] = {"": studies}
+    if entry.each_pool:
+        arguments = {study.name: study for study in studies}
+    tables: dict[str, Table] = {}
+    problems: list[str] = []
+    for name, argument in arguments.items():
+        try:
+            tables[name] = entry.make(argument)
+        except ReASCError as error:
+            sentence = " ".join(str(error).split()).rstrip(".") + "."
+            problems.append(f"{name}: {sentence}" if len(arguments) > 1 else sentence)
+    return Part(entry, tables, problems)

@@ -1,17 +1,17 @@
-"""The results of methods on one pool as cells of tables: accuracy, cost and differences."""
+"""The results of methods on one pool as cells of tables: accuracy, cost and differences; and how they were had."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc_lab.pools.costs import Bill, Prices, read_prices
 from langchain_reasc_lab.replay.bootstrap import Bootstrap, Estimate
+from langchain_reasc_lab.replay.methods import ASC_AT_ONCE, EQUAL_COST, OFFLINE, SAFEGUARDED
 from langchain_reasc_lab.replay.metrics import Row, difference, tflops
-from langchain_reasc_lab.replay.replay import Outcomes, RowKey
+from langchain_reasc_lab.replay.replay import Outcomes, Replay, RowKey
 from langchain_reasc_lab.report.study import Study
 from langchain_reasc_lab.report.tables import Column
 
@@ -21,24 +21,9 @@ _COLUMNS: Final = ("correct", "tokens")
 Cells = npt.NDArray[np.float64]
 
 
-def accuracy_per_tflop(accuracy: float, tflops: float) -> float:
-    """Return Acc/TF: accuracy in per cent, per 10¹² operations of the average question."""
-    return accuracy / tflops
-
-
-def change(value: float, reference: float) -> float:
-    """Return how much more than the reference, in per cent; below zero where it is less."""
-    return 100 * (value / reference - 1)
-
-
 def number(value: float) -> float | None:
     """Return a cell's number; None if it is not finite."""
     return value if math.isfinite(value) else None
-
-
-def _decimals(most: float) -> int:
-    """Return how many digits tell costs of up to this apart."""
-    return max(2, 2 - math.floor(math.log10(most))) if most > 0 else 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +50,14 @@ class Cost:
 
     def __call__(self, study: Study, tokens: float) -> float:
         """Return what so many tokens cost, in this unit."""
-        return tflops(study.parameters.count, tokens) if self.flops and study.parameters else tokens
+        if self.flops and study.parameters:
+            return tflops(study.parameters.count, tokens)
+        return tokens
 
     def efficiency(self, study: Study, accuracy: float, tokens: float) -> float | None:
         """Return per cent of right answers per unit of cost, or per 1,000 tokens; None if nothing was spent."""
         spent = self(study, tokens) / (1 if self.flops else 1000)
-        return accuracy_per_tflop(100 * accuracy, spent) if spent > 0 else None
+        return 100 * accuracy / spent if spent > 0 else None
 
     @property
     def column(self) -> Column:
@@ -85,7 +72,7 @@ class Cost:
         """The column of accuracy per cost, as the paper has it."""
         name, per = ("Acc/TF", "TFLOP") if self.flops else ("Acc/kTok", "1,000 tokens")
         style = ",.2f" if self.decimals <= 3 else ",.0f"
-        return Column(name, style, f"Accuracy in per cent, per {per} and question.", best="high")
+        return Column(name, style, f"Accuracy in per cent, per {per} and question.")
 
     def note(self, study: Study) -> str:
         """Return what N is and who says so, in a sentence."""
@@ -100,45 +87,11 @@ class Cost:
         return f"TFLOPs of {study.name}: 2N per generated token, N = {n}, {study.parameters.source}."
 
 
-@dataclass(frozen=True, slots=True)
-class Money:
-    """The cost of a thousand questions, by the user's prices.
-
-    Attributes:
-        prices: of the models of all pools.
-        decimals: how many digits tell such costs apart.
-    """
-
-    prices: Prices
-    decimals: int = 2
-
-    @classmethod
-    def of(cls, studies: Sequence[Study]) -> "Money | None":
-        """Return None if nobody gave prices, or no pool tells how long its prompts were."""
-        if not studies or (path := studies[0].settings.prices) is None:
-            return None
-        unrounded = cls(read_prices(path))
-        costs = [cost for study in studies for row in study.rows if (cost := unrounded(study, row)) is not None]
-        return cls(unrounded.prices, _decimals(max(costs))) if costs else None
-
-    def __call__(self, study: Study, row: Row) -> float | None:
-        """Return what a method costs; None if the pool does not say how long its prompts were."""
-        if row.prompt_tokens is None:
-            return None
-        spent = Bill(prompt=round(1000 * row.prompt_tokens), completion=round(1000 * row.tokens.value))
-        return self.prices.price_of(str(study.pool.model)).cost_of(spent)
-
-    @property
-    def column(self) -> Column:
-        """The column of costs."""
-        meaning = "What 1,000 questions cost: prompt and generated tokens of the responses that a method used."
-        return Column(f"{self.prices.currency}/1,000", f",.{self.decimals}f", meaning)
-
-    def note(self, study: Study) -> str:
-        """Return what is in it, in a sentence."""
-        if not study.pool.has_prompt_tokens:
-            return f"{study.name} does not say how long its prompts were, so nothing tells what it costs in money."
-        return "Each response pays for its whole prompt; what a provider reads from a cache would cost less."
+def _decimals(most: float) -> int:
+    """Return how many digits tell costs of up to this apart."""
+    if most <= 0:
+        return 2
+    return max(2, 2 - math.floor(math.log10(most)))
 
 
 class Results:
@@ -199,7 +152,9 @@ class Results:
         None for the other method itself, and where that spends nothing.
         """
         spent = self._mean(other, "tokens")
-        return number(change(self._mean(key, "tokens"), spent)) if spent and key != other else None
+        if not spent or key == other:
+            return None
+        return number(100 * (self._mean(key, "tokens") / spent - 1))
 
     def minus(self, one: RowKey, other: RowKey) -> Estimate | None:
         """Return how many points more accurate one is than another, paired.
@@ -212,3 +167,68 @@ class Results:
 
     def _mean(self, key: RowKey, column: str) -> float:
         return self._by_question.mean((key, column)) / self._by_question.mean("among") if self.questions else math.nan
+
+
+def methods_shown(study: Study) -> list[Row]:
+    """Return the methods of the comparison, without the controls."""
+    controls = {ASC_AT_ONCE, *EQUAL_COST.values()}
+    return [row for row in study.rows if row.method not in controls]
+
+
+def how_tested(study: Study) -> str:
+    """Return on what methods are compared, in a sentence."""
+    run = study.run
+    tested = f"{study.name}: {run.tested} question{'s' if run.tested > 1 else ''} tested"
+    others = ""
+    if run.calibration_size:
+        of_file = f" in {run.pool.calibration_path}" if run.pool.calibration_path else ""
+        others = f", calibrated on {run.calibration_size} others{of_file}"
+    alone = ""
+    if others and (run.arrangements == 1 or run.pool.calibrating):
+        alone = "; the intervals hold for this one calibration, and leave out how others would differ"
+    if not run.shuffles:
+        return f"{tested} in recorded order{others}{alone}."
+    return (
+        f"{tested}{others}; means over {run.shuffles} shuffle{'s' if run.shuffles > 1 else ''} of questions and "
+        f"responses (seed {run.seed}){alone}. What calibration responses cost is not counted."
+    )
+
+
+def how_compared(study: Study, cost: Cost) -> list[str]:
+    """Return on what methods are compared, by what ReASC weighs, and the unit of costs, in sentences."""
+    return [how_tested(study), *how_calibrated(study), cost.note(study)]
+
+
+def how_calibrated(study: Study) -> Iterator[str]:
+    """Yield by what ReASC weighs and what became of its calibrations, in sentences."""
+    yield from (f"{study.name}: {note}." for note in study.run.notes if note not in study.pool.notes)
+    if study.uncalibrated:
+        yield study.uncalibrated + "."
+        return
+    yield from _weighed_by(study)
+    for (name, _), outcomes in study.run.outcomes.items():
+        if outcomes.problems:
+            yield f"{name} counted votes {_often(outcomes.problems, study.run)}: {outcomes.problems[0]}."
+        gates = [calibration.gate for calibration in outcomes.calibrations]
+        if name != SAFEGUARDED:
+            gates = [gate.as_in_paper() for gate in gates]
+        closed = [reason for _, reason in (gate.in_use for gate in gates) if reason]
+        if closed:
+            yield f"The gate of {name} was closed {_often(closed, study.run)}: {closed[0]}."
+
+
+def _weighed_by(study: Study) -> Iterator[str]:
+    chosen = study.run.outcomes[OFFLINE, study.spec].chosen
+    if study.spec != "auto":
+        yield f"ReASC weighs by {'the recorded score' if study.spec == 'recorded' else study.spec}."
+    elif chosen:
+        best, times = chosen.most_common(1)[0]
+        often = f", most often {best} (in {times} of {chosen.total()})" if study.run.shuffles else f", {best}"
+        yield (
+            f"ReASC weighs by the measure that is chosen on the labelled calibration responses alone{often}; ReASC "
+            "(online) chooses its own without labels."
+        )
+
+
+def _often(reasons: Sequence[str], run: Replay) -> str:
+    return f"in {len(reasons)} of {run.arrangements} arrangements" if run.arrangements > 1 else "here"

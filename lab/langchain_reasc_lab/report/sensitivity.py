@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Final
 
 from langchain_reasc.exceptions import PoolError
@@ -19,10 +19,10 @@ from langchain_reasc_lab.replay.methods import (
     method_by,
 )
 from langchain_reasc_lab.replay.replay import Outcomes, RowKey
-from langchain_reasc_lab.report.blocks import INTERVALS, Block, how_compared, table_of
-from langchain_reasc_lab.report.results import ACCURACY, Cost, Results
+from langchain_reasc_lab.report.drawing import draw_sweep
+from langchain_reasc_lab.report.results import ACCURACY, Cost, Results, how_compared
 from langchain_reasc_lab.report.study import Study
-from langchain_reasc_lab.report.tables import Cell, Column, Table
+from langchain_reasc_lab.report.tables import INTERVALS, Block, Cell, Column, Table, table_of
 from langchain_reasc_lab.report.weights import OtherWeight
 
 P_TARGETS: Final = (0.9, 0.95, 0.99)
@@ -83,9 +83,8 @@ def p_target(studies: Sequence[Study]) -> Table:
     return table_of(studies, columns, block, notes=(_CHOICE, INTERVALS))
 
 
-@lru_cache(maxsize=1)
-def scale(studies: tuple[Study, ...]) -> Table:
-    """Return Stage 2 at other scales of its weights, behind the same gate; kept, as a figure draws the same."""
+def scale(studies: Sequence[Study]) -> Table:
+    """Return Stage 2 at other scales of its weights, behind the same gate."""
     cost = Cost.of(studies)
     shown = {f"{one:g}": one for one in SCALES}
 
@@ -98,12 +97,11 @@ def scale(studies: tuple[Study, ...]) -> Table:
 
     note = "The gate does not depend on λ. At λ = 0 every vote counts one, which is the gate alone."
     columns = [Column("Calibration"), Column("λ", ".1f"), *_columns(cost)]
-    return table_of(studies, columns, block, notes=(note, _CHOICE, INTERVALS))
+    return _swept(table_of(studies, columns, block, notes=(note, _CHOICE, INTERVALS)))
 
 
-@lru_cache(maxsize=1)
-def calibration_size(studies: tuple[Study, ...]) -> Table:
-    """Return Algorithm 1 on more and on fewer questions, tested on the same ones; kept, as a figure draws the same."""
+def calibration_size(studies: Sequence[Study]) -> Table:
+    """Return Algorithm 1 on more and on fewer questions, tested on the same ones."""
     cost = Cost.of(studies)
 
     def block(study: Study) -> Block:
@@ -133,7 +131,15 @@ def calibration_size(studies: tuple[Study, ...]) -> Table:
         *_columns(cost),
         Column("Calibration tokens", ",.0f", "What those responses cost, once for all; no other column holds it."),
     ]
-    return table_of(studies, columns, block)
+    return _swept(table_of(studies, columns, block))
+
+
+def _swept(table: Table) -> Table:
+    """Return the table with its figure, if there is any accuracy to draw."""
+    accuracy = table.columns.index(ACCURACY)
+    if all(row[accuracy] is None for row in table.rows):
+        return table
+    return replace(table, draw=partial(draw_sweep, table, accuracy - 1))
 
 
 def _columns(cost: Cost) -> list[Column]:

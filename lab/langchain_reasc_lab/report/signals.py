@@ -26,9 +26,8 @@ from langchain_reasc.method.confidence import DEFAULT_WINDOW, SPAN_SCORES, Measu
 from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc_lab.pools import RECORDED
 from langchain_reasc_lab.replay.bootstrap import Estimate, exact_of_alike
-from langchain_reasc_lab.report.blocks import Block, table_of
 from langchain_reasc_lab.report.study import Study
-from langchain_reasc_lab.report.tables import Cell, Column, Table, listed
+from langchain_reasc_lab.report.tables import Block, Cell, Column, Table, listed, table_of
 
 SCORE_OF_PAPER: Final = "bottom_group"
 WINDOWS: Final = (8, 16, 32, 64, 128, 256, 512, 768)
@@ -40,7 +39,6 @@ _AUROC: Final = Column(
     ".3f",
     "How often a right response scores higher than a wrong one, over the responses to all questions; its interval "
     "knows that responses to one question are alike.",
-    "high",
 )
 
 Booleans = npt.NDArray[np.bool_]
@@ -92,34 +90,30 @@ def window_for(study: Study) -> int:
     return next((window for window in usual if study.scores.shorter_than(window) <= 0.5), usual[-1])
 
 
-def judged(
-    study: Study, measures: Sequence[Measure | str], *, voting: bool = False
-) -> Iterator[tuple[Sequence[int], Judged]]:
-    """Yield the responses that have a score, with their scores; measures that score the same ones come together.
+def judged(study: Study, measure: Measure | str, *, voting: bool = False) -> Judged | None:
+    """Return the responses that have a score, with their scores; None if none of them is right, or none wrong.
 
     Args:
         study: the pool.
-        measures: how responses are scored.
+        measure: how responses are scored.
         voting: whether only those with an answer count.
-
-    Yields:
-        Indices of the measures, and the responses that these score: none if they score none right, or none wrong.
 
     Raises:
         PoolError: all responses are right, or all are wrong.
     """
-    questions = study.pool.questions
-    question = np.repeat(np.arange(len(questions)), [len(one.responses) for one in questions])
     right = _right(study)
-    votes = np.array([one.answer is not None for each in questions for one in each.responses], dtype=bool)
-    recorded = np.arange(study.scores.array(measures[0]).shape[1]) < np.bincount(question)[:, None]
-    scores = np.array([study.scores.array(measure)[recorded] for measure in measures])
-    finite = np.isfinite(scores) & (votes if voting else True)
-    for mask in np.unique(finite, axis=0):
-        same = np.flatnonzero((finite == mask).all(axis=1))
-        here = Judged(question[mask], right[mask], scores[same][:, mask])
-        if here.both:
-            yield same.tolist(), here
+    question: list[int] = []
+    scores: list[float] = []
+    votes: list[bool] = []
+    for number, (row, recorded) in enumerate(zip(study.scores.array(measure), study.pool.questions, strict=True)):
+        question += [number] * len(recorded.responses)
+        scores += row[: len(recorded.responses)].tolist()
+        votes += [response.answer is not None for response in recorded.responses]
+    counted = np.isfinite(scores)
+    if voting:
+        counted &= np.array(votes)
+    scored = Judged(np.array(question)[counted], right[counted], np.array([scores])[:, counted])
+    return scored if scored.both else None
 
 
 def _right(study: Study) -> Booleans:
@@ -128,7 +122,9 @@ def _right(study: Study) -> Booleans:
     Raises:
         PoolError: all are right, or all are wrong.
     """
-    right = np.array([bool(one.correct) for each in study.pool.questions for one in each.responses], dtype=bool)
+    right = np.array(
+        [bool(response.correct) for question in study.pool.questions for response in question.responses], dtype=bool
+    )
     if right.all() or not right.any():
         what = "right" if right.size and right.all() else "wrong"
         raise PoolError(f"all {right.size} responses are {what}, so that nothing tells right from wrong")
@@ -140,15 +136,13 @@ def components(studies: Sequence[Study]) -> Table:
     columns = [
         Column("Signal"),
         Column("By", "", "The criterion: Akaike's or the Bayesian one."),
-        *(
-            Column(str(count), ".1f", f"With {count} component{'s' if count > 1 else ''}; lower is better.")
-            for count in _COMPONENTS
-        ),
+        *(Column(f"k = {count}", ".1f") for count in _COMPONENTS),
         Column("Lowest", ".0f", "Components at which the criterion is lowest."),
     ]
     general = (
-        "A difference of 2 or less between two criteria is no evidence for either. That two components describe the "
-        "scores better than one does not say that they are the right and the wrong responses."
+        "k is the number of components; lower is better. A difference of 2 or less between two criteria is no evidence "
+        "for either. That two components describe the scores better than one does not say that they are the right and "
+        "the wrong responses."
     )
     return table_of(studies, columns, _components, notes=[general])
 
@@ -206,13 +200,12 @@ def separation(studies: Sequence[Study]) -> Table:
         Column("Score"),
         _AUROC,
         Column("Gap", ".3g", "Mean score of right responses minus that of wrong ones, in the signal's own unit."),
-        Column("Gap/SD", ".2f", "The same in pooled standard deviations, which can be compared.", "high"),
+        Column("Gap/SD", ".2f", "The same in pooled standard deviations, which can be compared."),
         Column(
             "Within",
             ".3f",
             "AUROC among those responses to one question that have an answer, the mean over questions: only this says "
             "what weights on votes can do.",
-            "high",
         ),
     ]
     in_the_paper = (
@@ -234,16 +227,12 @@ def _separation(study: Study) -> Block:
             measures.append(measure)
         except PoolError as error:
             notes[f"{study.name}: no row for some scores, because {error}."] = None
-    apart = _separations(study, measures)
-    within: dict[int, Cell] = {}
-    for same, here in judged(study, measures, voting=True):
-        within.update(zip(same, map(_estimate, map(mean_auroc, auroc_per_question(here))), strict=True))
+    rows: list[Sequence[Cell]] = []
     signals = [_names(measure)[0] for measure in measures]
-    nothing: tuple[Cell, ...] = (None, None, None)
-    rows = [
-        (*_names(measures[at]), *apart.get(at, nothing), within.get(at))
-        for at in sorted(range(len(measures)), key=lambda at: signals.index(signals[at]))
-    ]
+    for measure in sorted(measures, key=lambda measure: signals.index(_names(measure)[0])):
+        voting = judged(study, measure, voting=True)
+        within = mean_auroc(auroc_per_question(voting)[0]) if voting else None
+        rows.append((*_names(measure), *_separations(study, measure), _estimate(within)))
     mixed = sum(len({bool(one.correct) for one in each.responses}) > 1 for each in study.pool.questions)
     summary = (
         f"{study.name}: {right.sum()} right and {(~right).sum()} wrong responses; {mixed} of "
@@ -281,20 +270,19 @@ def _windows(study: Study) -> Block:
     rows: list[Sequence[Cell]] = []
     for measure in signal_measures(study, SCORE_OF_PAPER, WINDOWS[0]):
         signal = _names(measure)[0]
-        apart = _separations(study, [Measure(signal, SCORE_OF_PAPER, width) for width in widths])
-        for at, width in enumerate(widths):
-            shorter = 100 * study.scores.shorter_than(width)
-            rows.append((signal, width, apart[at][0] if at in apart else None, shorter))
+        for width in widths:
+            auroc, *_ = _separations(study, Measure(signal, SCORE_OF_PAPER, width))
+            rows.append((signal, width, auroc, 100 * study.scores.shorter_than(width)))
     return rows, notes
 
 
-def _separations(study: Study, measures: Sequence[Measure | str]) -> dict[int, tuple[Cell, Cell, Cell]]:
-    """Return AUROC, gap, and gap in standard deviations, by the index of each measure that scores both kinds."""
-    return {
-        at: (_estimate(auroc_with_interval(scores, here.right, here.question)), *_gap(scores, here.right))
-        for same, here in judged(study, measures)
-        for at, scores in zip(same, here.scores, strict=True)
-    }
+def _separations(study: Study, measure: Measure | str) -> tuple[Cell, Cell, Cell]:
+    """Return AUROC, gap, and gap in standard deviations; nothing if the measure scores one kind alone."""
+    scored = judged(study, measure)
+    if scored is None:
+        return None, None, None
+    [scores] = scored.scores
+    return _estimate(auroc_with_interval(scores, scored.right, scored.question)), *_gap(scores, scored.right)
 
 
 def _gap(scores: Floats, right: Booleans) -> tuple[float, float | None]:
@@ -344,10 +332,10 @@ def edges(scores: Floats, kind: str) -> Floats:
 
 def _bins(study: Study) -> Block:
     measure = chosen(study)
-    found = [here for _, here in judged(study, [measure])]
-    if not found:
+    scored = judged(study, measure)
+    if scored is None:
         raise PoolError(f"the responses that have a score by {measure} are all right, or all wrong")
-    scores, right, question = found[0].scores[0], found[0].right, found[0].question
+    [scores] = scored.scores
     if scores.min() == scores.max():
         raise PoolError(f"all its scores by {measure} are {scores[0]:g}")
     rows: list[Sequence[Cell]] = []
@@ -358,8 +346,10 @@ def _bins(study: Study) -> Block:
         accuracies = []
         for at in range(BINS):
             here = number == at
-            accuracy = exact_of_alike(right[here], question[here]).percent if here.any() else None
-            accuracies += [accuracy.value] if accuracy else []
+            accuracy = None
+            if here.any():
+                accuracy = exact_of_alike(scored.right[here], scored.question[here]).percent
+                accuracies.append(accuracy.value)
             rows.append((kind, at + 1, float(bounds[at]), float(bounds[at + 1]), int(here.sum()), accuracy))
         rises = all(low < high for low, high in pairwise(accuracies))
         notes.append(

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
-from pathlib import Path
 from typing import Any, Final
 
 from langchain_reasc.calibration import Calibration
@@ -87,7 +86,6 @@ class StudySettings:
         seed: the seed of all that is random.
         methods: the budget, and the accuracy asked of the gate.
         parameters: N, the model's number of parameters, for TFLOPs; None if nobody said.
-        prices: a file that says what tokens cost; None if nobody said.
         tokens_per_second: the rate of one sequence, for latencies; None takes recorded times.
     """
 
@@ -96,7 +94,6 @@ class StudySettings:
     seed: int = 0
     methods: MethodSettings = field(default_factory=MethodSettings)
     parameters: float | None = None
-    prices: Path | None = None
     tokens_per_second: float | None = None
 
 

@@ -1,23 +1,27 @@
-"""The data types of tables and figures, and the formatting of cells."""
+"""Tables of several pools, and how their cells are read."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final
 
-from langchain_reasc_lab.replay.bootstrap import Estimate
+from langchain_reasc.exceptions import PoolError, ReASCError
+from langchain_reasc_lab.replay.bootstrap import RESAMPLES, Estimate
+from langchain_reasc_lab.report.study import Study
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Cell = str | float | Estimate | None
 """A text, a number, a number with its 95 % interval, or nothing that could be had."""
-Mark = Literal["best", "second"]
 
 MISSING: Final = "–"
 """The text in place of a missing number."""
-POOLS: Final = ("Pool", "Task")
-"""Columns that say which pool a row is of; bests are found among the rows of one pool."""
-MARKED: Final = (
-    "{best} is the best of its column, {second} the second best, among the rows of one pool and as the numbers are "
-    "written here; whether two of them differ by more than chance, their intervals say."
+INTERVALS: Final = (
+    f"[..] are 95 % intervals from {RESAMPLES:,} bootstrap resamples over questions, each with all its shuffles; those "
+    "of differences in accuracy, and where fewer than ten questions are right or wrong, are Clopper and Pearson's. For "
+    "methods that learn, they have the variance between shuffles in them; a method that learns while it is tested has "
+    "none in a single arrangement."
 )
 
 
@@ -29,149 +33,104 @@ class Column:
         name: its heading, with the unit: ``"Accuracy %"``.
         style: how its numbers are written, a format specification such as ``".1f"`` or ``"+.2f"``; empty for texts.
         meaning: the meaning of the heading, in a sentence that is shown below the table.
-        best: whether a higher or a lower number is better, if either is.
     """
 
     name: str
     style: str = ""
     meaning: str = ""
-    best: Literal["high", "low"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table.
+    """A table, or the data of a figure.
 
     Attributes:
         columns: its columns.
         rows: a cell for each column; numbers in the unit of the heading.
         notes: explanations for readers, in whole sentences.
+        draw: draws the table as a figure; None for a table without one.
+        printed: whether the rows are printed; else there is only the figure, and a CSV file.
     """
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]]
     notes: Sequence[str] = ()
-
-    @property
-    def has_numbers(self) -> bool:
-        """Whether there is any number in it."""
-        return any(cell is not None and not isinstance(cell, str) for row in self.rows for cell in row)
+    draw: "Callable[[], Figure] | None" = None
+    printed: bool = True
 
     def is_text(self, column: int) -> bool:
         """Return whether a column holds texts, and is aligned as such."""
         return not self.columns[column].style and any(isinstance(row[column], str) for row in self.rows)
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A figure.
-
-    Attributes:
-        html: an ``<svg>`` element, or other HTML that stands alone and escapes what it shows.
-        text: a description, for readers who do not see the figure and for reports without pictures.
-        title: which one it is, if there are several: the pool's name.
-        notes: explanations for readers, in whole sentences.
-    """
-
-    html: str
-    text: str
-    title: str = ""
-    notes: Sequence[str] = ()
-
-    @property
-    def is_svg(self) -> bool:
-        """Whether it is a picture."""
-        return self.html.startswith("<svg ")
+def cell_text(cell: Cell, style: str) -> str:
+    """Return a cell as it is read, an estimate as ``72.5 [65.6, 79.4]``."""
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, Estimate):
+        return f"{_number_text(cell.value, style)} {cell.interval(style)}".rstrip()
+    return _number_text(cell, style)
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A cell as every output form shows it.
-
-    Attributes:
-        value: its number or text.
-        interval: ``[65.6, 79.4]`` behind the number; empty if there is none.
-        key: its number in full precision, to sort by; empty for texts.
-        mark: whether it is the best or the second best of its column.
-    """
-
-    value: str
-    interval: str
-    key: str
-    mark: Mark | None
-
-    def __str__(self) -> str:
-        return f"{self.value} {self.interval}" if self.interval else self.value
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return names as a sentence has them: ``a``, ``a and b``, ``a, b and c``."""
-    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
+def _number_text(value: float | None, style: str) -> str:
+    if value is None or not math.isfinite(value):
+        return MISSING
+    return format(value, style or ".4g")
 
 
 def number_of(cell: Cell) -> float | None:
     """Return the number of a cell, or the value of an estimate; None for a text or an empty cell."""
     value = cell.value if isinstance(cell, Estimate) else cell
-    return None if value is None or isinstance(value, str) or not math.isfinite(value) else float(value)
+    if value is None or isinstance(value, str) or not math.isfinite(value):
+        return None
+    return float(value)
 
 
-def shown(table: Table) -> list[list[Shown]]:
-    """Return the rows of a table as they are shown."""
-    marked, places = marks(table), range(len(table.columns))
-    return [
-        [show(row[place], table.columns[place], marked.get((at, place))) for place in places]
-        for at, row in enumerate(table.rows)
-    ]
+def listed(names: Sequence[str]) -> str:
+    """Return names as a sentence has them: ``a``, ``a and b``, ``a, b and c``."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
-def show(cell: Cell, column: Column, mark: Mark | None = None) -> Shown:
-    """Return a cell as it is read, as text ``72.5 [65.6, 79.4]`` for an estimate."""
-    if cell is None or isinstance(cell, str):
-        return Shown(MISSING if cell is None else cell, "", "", mark)
-    ends = [_number(end, column.style) for end in (cell.low, cell.high)] if isinstance(cell, Estimate) else []
-    interval = "" if set(ends) <= {MISSING} else f"[{', '.join(ends)}]"
-    value, key = cell.value if isinstance(cell, Estimate) else cell, number_of(cell)
-    return Shown(_number(value, column.style), interval, "" if key is None else repr(key), mark)
+Block = tuple[Sequence[Sequence[Cell]], Sequence[str]]
+"""The part of a table that is about one pool: its rows, without the column that names the pool, and its notes."""
 
 
-def _number(value: float, style: str) -> str:
-    if not math.isfinite(value):
-        return MISSING if math.isnan(value) else "∞" if value > 0 else "-∞"
-    return format(round(value) if style.endswith("d") else value, style or ".4g")
+def table_of(
+    studies: Sequence[Study],
+    columns: Sequence[Column],
+    block: Callable[[Study], Block],
+    *,
+    notes: Sequence[str] = (INTERVALS,),
+) -> Table:
+    """Return a block of rows for each pool; a pool that cannot have one is named in a note.
 
+    Args:
+        studies: the pools.
+        columns: the columns of a block. With several pools, the first column of the table names the pool.
+        block: makes the block of one pool.
+        notes: notes on all pools.
 
-def marks(table: Table) -> dict[tuple[int, int], Mark]:
-    """Return (row, column) -> whether it is the best or the second best among the rows of its pool.
-
-    Numbers are compared as they are written: 72.46 and 72.54 are both 72.5, and both are the best. Where all are equal
-    none is marked, and if there are two of them the second best would say nothing.
+    Raises:
+        PoolError: no pool can have one, with all reasons.
     """
-    named = next((at for at, column in enumerate(table.columns) if column.name in POOLS), None)
-    pools: dict[Cell, list[int]] = {}
-    for at, row in enumerate(table.rows):
-        pools.setdefault(None if named is None else row[named], []).append(at)
-    return {
-        (row, place): mark
-        for place, column in enumerate(table.columns)
-        if column.best
-        for rows in pools.values()
-        for row, mark in _marked({row: table.rows[row][place] for row in rows}, column)
-    }
-
-
-def _marked(cells: Mapping[int, Cell], column: Column) -> Iterator[tuple[int, Mark]]:
-    numbers = {row: number for row, cell in cells.items() if (number := number_of(cell)) is not None}
-    written = {row: _as_written(number, column.style) for row, number in numbers.items()}
-    ranked = sorted(set(written.values()), reverse=column.best == "high")
-    for row, value in written.items():
-        if len(ranked) > 1 and value == ranked[0]:
-            yield row, "best"
-        elif len(ranked) > 2 and value == ranked[1]:
-            yield row, "second"
-
-
-def _as_written(value: float, style: str) -> float:
-    try:
-        return float(_number(value, style).replace(",", "").rstrip("%"))
-    except ValueError:  # a style that writes more than a number
-        return value
+    several = len(studies) > 1
+    rows: list[Sequence[Cell]] = []
+    lines: list[str] = []
+    refused: dict[str, str] = {}
+    for study in studies:
+        try:
+            rows_of_study, notes_of_study = block(study)
+        except ReASCError as error:
+            refused[study.name] = str(error).rstrip(".") + "."
+            continue
+        lines += notes_of_study
+        for row in rows_of_study:
+            rows.append((study.name, *row) if several else row)
+    if not rows:
+        raise PoolError(" ".join(dict.fromkeys(refused.values() or lines)))
+    for name, reason in refused.items():
+        lines.append(reason if reason.startswith(name) else f"{name}: no row, because {reason}")
+    if several:
+        columns = [Column("Pool"), *columns]
+    return Table(columns, rows, tuple(dict.fromkeys((*lines, *notes))))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cli.test_commands import reasc
-from langchain_reasc_lab.report import chosen_entries, make_report
+from langchain_reasc_lab.report import make_report
 
 from lab.pools.synthetic import question, response, write_lines
 from lab.report.studies import study
@@ -75,7 +75,7 @@ def test_the_verdict_claims_what_the_numbers_bear_out(
     tmp_path: Path, lines: Lines, measure: str | None, begins: str, holds: list[str]
 ) -> None:
     studied = study(write_lines(tmp_path / "p.sqlite", *lines), measure, size=128)
-    [sentences] = make_report([studied], chosen_entries(["short"])).verdicts
+    [sentences] = make_report([studied], []).verdicts
     assert sentences[0].startswith(begins) and all(one in " ".join(sentences) for one in holds)
 
 
@@ -94,10 +94,6 @@ def test_the_data_of_a_replay_has_the_figures_of_the_first_sentence(tmp_path: Pa
         assert rows[one["method"], str(one["measure"])]["accuracy"]["value"] == one["accuracy"]
 
 
-def test_each_pool_has_its_own_where_methods_are_compared(tmp_path: Path) -> None:
+def test_each_pool_has_its_own(tmp_path: Path) -> None:
     pools = [study(write_lines(tmp_path / f"{n}.sqlite", *agreeing(n)), None) for n in (3, 4)]
-    assert [len(make_report(pools, chosen_entries([name])).verdicts) for name in ("main", "short", "intervals")] == [
-        2,
-        2,
-        0,
-    ]
+    assert len(make_report(pools, []).verdicts) == 2

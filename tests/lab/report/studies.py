@@ -1,4 +1,4 @@
-"""Studies and reports that tests read: pools worked out on paper, and texts that are no friends of HTML."""
+"""Studies and reports that tests read: pools worked out on paper, and texts that Markdown and terminals obey."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,18 +8,7 @@ import numpy as np
 from langchain_reasc_lab.pools import read_pool
 from langchain_reasc_lab.pools.json_lines import signals_path
 from langchain_reasc_lab.replay import Estimate, MethodSettings
-from langchain_reasc_lab.report import (
-    Cell,
-    Column,
-    Entry,
-    Figure,
-    Made,
-    Report,
-    Study,
-    StudySettings,
-    Table,
-    contents,
-)
+from langchain_reasc_lab.report import CONTENTS, Cell, Column, Entry, Part, Report, Study, StudySettings, Table
 
 from lab.pools.synthetic import BY_HAND, append_signals, question, response, write_lines, write_pool
 from langchain_reasc.method import Measure
@@ -62,9 +51,16 @@ def scored(path: Path, *rows: Sequence[tuple[str | None, Sequence[float]]], **mo
     return write_lines(path, *written)
 
 
+def entry_of(name: str) -> Entry:
+    """The table or figure of this name."""
+    [found] = [entry for entry in CONTENTS if entry.name == name]
+    return found
+
+
 def made(name: str, *studies: Study) -> Table:
     """The table of this name, of which every row fills every column, and every number has a style to be written in."""
-    table: Table = contents()[name].make(studies)
+    entry = entry_of(name)
+    table = entry.make(studies[0] if entry.each_pool else studies)
     for row in table.rows:
         for column, cell in zip(table.columns, row, strict=True):
             assert isinstance(cell, str) or cell is None or column.style, column.name
@@ -94,14 +90,13 @@ def cell(value: Cell) -> float:
     return float(number)
 
 
-LABEL = "Table 1, tab:a_label_that_is_as_long_as_labels_are_and_has_no_blank"
 HOSTILE = '<script>alert("1 & 2")</script> | *a*\x00 `b`'
 NOTHING = float("nan")
 COLUMNS = (
     Column("Pool"),
     Column("Method", meaning="How it decides."),
-    Column("Accuracy %", ".1f", "Share that is right.", "high"),
-    Column("Tokens", ",.0f", "Tokens per question.", "low"),
+    Column("Accuracy %", ".1f", "Share that is right."),
+    Column("Tokens", ",.0f", "Tokens per question."),
     Column("Δ to ASC", "+.1f"),
 )
 ROWS = (
@@ -124,21 +119,22 @@ def pool(folder: Path, name: str = "a", questions: int = 60, **options: Any) -> 
     return write_pool(folder / f"{name}.sqlite", questions, 8, **options)
 
 
-def entry(name: str, made: object, *, paper: str = "") -> Entry:
-    kind: Any = "table" if isinstance(made, Table) else "figure"
-    return Entry(name, f"The {name}", paper, kind, lambda studies: made)
+def part(name: str, tables: dict[str, Table], *problems: str) -> Part:
+    return Part(Entry(name, f"The {name}", lambda studies: tables, each_pool=len(tables) > 1), tables, problems)
 
 
-def report(studies: Sequence[Study], *, more: Sequence[Made] = ()) -> Report:
-    """A table, two figures, and a part that could not be made."""
-    figures = [
-        Figure('<svg viewBox="0 0 9 9" width="9" height="9" role="img" aria-label="x"></svg>', f"Seen: {HOSTILE}", "a"),
-        Figure("<p>no picture</p>", "Nothing to see.", notes=["A remark."]),
-    ]
+def report(studies: Sequence[Study]) -> Report:
+    """A table, the figures of two pools, and a part that could not be made."""
+    curve = Table([Column("Token"), Column("x", ".1f")], [("=1", 0.5)], [f"Seen: {HOSTILE}"], _drawn, printed=False)
     parts = [
-        Made(entry("main", TABLE, paper=LABEL), TABLE, [], [], 0.1),
-        Made(entry("pictures", figures), None, figures, [f"b: It has none, {HOSTILE}."], 0.1),
-        Made(entry("gone", TABLE), None, [], ["No pool has it."], 0.1),
-        *more,
+        part("main", {"": TABLE}),
+        part("pictures", {"a": curve, "b": curve}, f"c: It has none, {HOSTILE}."),
+        part("gone", {}, "No pool has it."),
     ]
-    return Report(studies, parts)
+    return Report(studies, parts, [["It works.", "Well."] for _ in studies])
+
+
+def _drawn() -> Any:
+    from langchain_reasc_lab.replay.plots import empty_figure
+
+    return empty_figure(1, 1)

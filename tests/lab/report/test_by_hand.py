@@ -7,10 +7,9 @@ import pytest
 from langchain_reasc_lab.replay import MIXTURE, OFFLINE, SAFEGUARDED, exact
 from langchain_reasc_lab.report import Study
 
-from lab.pools.synthetic import question, response, write_lines, write_pool
-from lab.report.studies import by_hand, cell, made, row, rows_of, study
+from lab.pools.synthetic import write_pool
+from lab.report.studies import by_hand, cell, made, row, study
 
-LOST = f"On the questions that it accepts, SC@4 is 50.0 points more accurate than the gate of {OFFLINE}"
 TABLES: list[tuple[str, tuple[str, ...], dict[str, float | None]]] = [
     # tokens of all responses: 70, 25 and 40; of the first ones: 10, 5 and 10; ReASC sees 1, 2 and 1 of them
     ("main", (OFFLINE,), {"Accuracy %": 200 / 3, "Samples": 4 / 3, "Tokens": 31 / 3, "vs SC %": 100 * (31 / 135 - 1)}),
@@ -47,7 +46,6 @@ TABLES: list[tuple[str, tuple[str, ...], dict[str, float | None]]] = [
     ("mappings", ("offline", "reasc: max(1, exp(λz))"), {"Accuracy %": 200 / 3, "Tokens": 31 / 3}),  # 1 8.17
 ]
 NOTES = [
-    ("stage1", LOST),
     ("stage1", f"The gate of {MIXTURE} accepts nothing."),
     ("stage1", f"The gate of {MIXTURE} was closed here: 3 responses are too few"),
 ]
@@ -114,14 +112,3 @@ def test_n_is_read_from_the_pool_where_it_tells(tmp_path: Path, metadata: dict[s
     table = made("main", study(write_pool(tmp_path / "p.sqlite", 10, 4, signals=False, metadata=metadata), None))
     assert ("TFLOPs" in [column.name for column in table.columns]) == bool(metadata)
     assert says in " ".join(table.notes)
-
-
-def test_money_is_that_of_the_prompts_and_of_what_was_generated(tmp_path: Path) -> None:
-    prices, model = tmp_path / "prices.toml", {"metadata": {"fingerprint": {"model": "Qwen2.5-7B"}}}
-    prices.write_text('currency = "EUR"\n[models."Qwen2.5-7B"]\ninput = 1.0\noutput = 10.0\n')
-    questions = [question(f"q{n}", *[response("7", 40, prompt_tokens=20)] * 4) for n in range(3)]
-    rows = rows_of("main", study(write_lines(tmp_path / "p.sqlite", model, *questions), None, budget=4, prices=prices))
-    costs = {one["Method"]: one["EUR/1,000"] for one in rows}
-    assert (costs["pass@1"], costs["SC@4"]) == (pytest.approx(0.02 + 0.4), pytest.approx(4 * (0.02 + 0.4)))
-    mute = write_lines(tmp_path / "mute.sqlite", model, question("q", *[response("7", 40)] * 4))
-    assert "EUR/1,000" not in rows_of("main", study(mute, None, budget=4, prices=prices))[0]

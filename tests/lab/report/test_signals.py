@@ -49,7 +49,7 @@ def test_components_find_what_there_is(tmp_path: Path) -> None:
         one = first_scores(tmp_path / f"{name}.sqlite", levels)
         aic, bic = rows_of("components", one)
         assert (aic["By"], bic["By"], bic["Lowest"]) == ("AIC", "BIC", lowest)
-        assert bic["2"] - aic["2"] == pytest.approx(5 * (np.log(300) - 2))
+        assert bic["k = 2"] - aic["k = 2"] == pytest.approx(5 * (np.log(300) - 2))
         told = notes("components", one)
         assert "300 first responses with a score by recorded" in told
         assert ("BIC prefers one component" in told) == (lowest == 1)

@@ -10,8 +10,6 @@ from lab.pools.synthetic import question, response, write_lines, write_pool
 
 from .studies import notes, rows_of, study
 
-METHODS = ["pass@1", "SC@16", "ESC (w=4)", "ASC"]
-
 
 def timed(path: Path, *seconds: Sequence[float | None], tokens: int = 10) -> Path:
     """A pool of equal answers that took so long: ASC draws four."""
@@ -25,37 +23,35 @@ def by_method(rows: list[dict[str, Any]]) -> dict[tuple[str, int], dict[str, Any
 
 def test_recorded_times_by_hand(tmp_path: Path) -> None:
     path = timed(tmp_path / "p.sqlite", [3, 1, 2, 5, 9, 9], [1, 1, 1, 1, 1, 1])
-    rows = by_method(rows_of("latency", study(path, None)))
-    assert (rows["ASC", 1]["Latency"], rows["ASC", 1]["Waves"], rows["ASC", 1]["Tokens"]) == ((11 + 4) / 2, 4, 40)
-    assert (rows["ASC", 4]["Latency"], rows["ASC", 4]["Waves"]) == ((5 + 1) / 2, 1)
-    assert rows["ASC", 16]["Latency"] == (5 + 1) / 2  # decided after four; the two that take 9 are cut off at 5
-    assert rows["ASC", 16]["Tokens"] == pytest.approx((40 + 2 * 10 * 5 / 9 + 60) / 2)
-    assert (rows["SC@16", 16]["Latency"], rows["SC@16", 16]["Tokens"]) == ((9 + 1) / 2, 60)
-    assert all(rows["pass@1", at]["Latency"] == 2 and rows["pass@1", at]["Tokens"] == 10 for at in (1, 4, 16))
-    assert "by the times that were recorded" in notes("latency", study(path, None))
+    rows = by_method(rows_of("batched", study(path, None)))
+    asc, esc = rows["ASC", 1], rows["ESC (w=4)", 4]
+    assert (asc["Latency"], asc["Tokens"]) == ((11 + 4) / 2, 40)
+    assert (esc["Latency"], esc["Tokens"]) == ((5 + 1) / 2, 40)
+    assert asc["95th"] == pytest.approx(4 + 0.95 * (11 - 4))
+    assert "by the times that were recorded" in notes("batched", study(path, None))
 
 
 @pytest.mark.parametrize(
-    ("seconds", "rate", "one_at_once", "all_at_once", "says"),
+    ("seconds", "rate", "one_at_once", "four_at_once", "says"),
     [
-        ([None, None, None], None, 60, 30, "so latencies are in tokens; --tokens-per-second R"),
-        ([None, None, None], 10.0, 6, 3, "latencies at 10 tokens per second"),
-        ([9, 9, 9], 10.0, 6, 3, "latencies at 10 tokens per second"),
-        ([4, 1, None], None, 4 + 1 + 20 * (4 / 30 + 1 / 10) / 2, 4, "1 of 3 responses have none"),
+        ([None, None, None, None], None, 65, 30, "latencies are in tokens; --tokens-per-second R"),
+        ([None, None, None, None], 10.0, 6.5, 3, "latencies at 10 tokens per second"),
+        ([9, 9, 9, 9], 10.0, 6.5, 3, "latencies at 10 tokens per second"),
+        ([3, 1, None, 1], None, 65, 30, "responses without a recorded time"),
     ],
 )
 def test_where_times_come_from(
-    tmp_path: Path, seconds: list[float | None], rate: float | None, one_at_once: float, all_at_once: float, says: str
+    tmp_path: Path, seconds: list[float | None], rate: float | None, one_at_once: float, four_at_once: float, says: str
 ) -> None:
     given = [
         response("7", tokens, **({} if time is None else {"seconds": time}))
-        for tokens, time in zip((30, 10, 20), seconds, strict=True)
+        for tokens, time in zip((30, 10, 20, 5), seconds, strict=True)
     ]
     one = study(write_lines(tmp_path / "p.sqlite", question("q", *given)), None, tokens_per_second=rate)
-    rows = by_method(rows_of("latency", one))
-    expected = (pytest.approx(one_at_once), pytest.approx(all_at_once))
-    assert (rows["SC@16", 1]["Latency"], rows["SC@16", 16]["Latency"]) == expected
-    assert says in notes("latency", one)
+    rows = by_method(rows_of("batched", one))
+    assert rows["ASC", 1]["Latency"] == pytest.approx(one_at_once)
+    assert rows["ESC (w=4)", 4]["Latency"] == pytest.approx(four_at_once)
+    assert says in notes("batched", one)
 
 
 @pytest.fixture(scope="module")
