@@ -29,8 +29,8 @@ def test_the_typed_keywords_are_the_options() -> None:
     ("removed", "instead"),
     [
         ({"confidence": 0.9}, r"rule=ASC\(0.99\)"),
-        ({"token_budget": 1000}, "total_tokens, for an agent max_run_tokens"),
-        ({"time_budget": 1.0}, "set timeout"),
+        ({"token_budget": 1000}, "total_tokens.*max_run_tokens"),
+        ({"time_budget": 1.0}, "timeout"),
     ],
 )
 def test_what_was_removed_says_what_to_use_instead(removed: dict[str, Any], instead: str) -> None:
@@ -117,9 +117,9 @@ def test_what_was_learned_stays_when_another_option_changes(runner: Any) -> None
 @pytest.mark.parametrize("call", ["invoke", "batch"])
 def test_what_would_be_swallowed_is_refused(runner: Any, call: str) -> None:
     model = saying("1")
-    with pytest.raises(ConfigurationError, match=r"on_response goes with solve\(\)"):
+    with pytest.raises(ConfigurationError, match=r"on_response .*solve\(\)"):
         getattr(runner, call)(ReASCRunnable(model=model), ["q"] if call == "batch" else "q", on_response=print)
-    with pytest.raises(ConfigurationError, match=r"total_tokens bound a whole batch\(\)"):
+    with pytest.raises(ConfigurationError, match=r"total_tokens .*batch\(\)"):
         runner.invoke(ReASCRunnable(model=model), "q", total_tokens=3)
     assert model.log.calls == []
 
