@@ -130,7 +130,7 @@ def test_an_end_token_without_a_logprob_is_left_out_however_short_the_response(o
 
 
 def test_tokens_that_spell_a_part_of_the_response_are_refused() -> None:
-    with pytest.raises(LogprobsUnavailable, match="5 tokens, .*20 bytes"):
+    with pytest.raises(LogprobsUnavailable, match=r"5 tokens, .*20 bytes"):
         read(*sound(5), text="x" * 20)
     assert len(read(*sound(18), text="x" * 20).chosen) == 18
 

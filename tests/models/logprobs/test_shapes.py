@@ -54,7 +54,7 @@ def test_every_shape_gives_the_same_numbers(shape: str) -> None:
 def test_chunks_without_logprobs_among_the_others_are_missed() -> None:
     chunks = list(in_chunks(SHAPES["OpenAI chat"]))
     chunks[1] = chunks[1].model_copy(update={"response_metadata": {}})
-    with pytest.raises(LogprobsUnavailable, match="2 tokens, .* 4 of .*7 bytes"):
+    with pytest.raises(LogprobsUnavailable, match=r"2 tokens, .* 4 of .*7 bytes"):
         token_logprobs_of(add_ai_message_chunks(*chunks))
 
 
