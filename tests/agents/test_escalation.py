@@ -356,7 +356,7 @@ def test_langchain_saves_and_loads_it() -> None:
     given: Any = {"secrets_map": {"OPENAI_API_KEY": "none"}, "valid_namespaces": ["langchain_reasc"]}
     again = load(json.loads(dumps(model)), allowed_objects=[ChatReASC, type(model.model)], **given)
     assert again.within == 0.1 and again.price_ratio == ((0.1, 0.2), (1.0, 2.0))
-    assert again.escalate_to.openai_api_base == "http://l/v1" and again._setup.large.prices == again.price_ratio
+    assert again.escalate_to.openai_api_base == "http://l/v1"
 
 
 def _known(city: str) -> str:

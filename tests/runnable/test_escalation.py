@@ -276,7 +276,6 @@ def test_a_name_is_made_a_model_once(monkeypatch: pytest.MonkeyPatch, runner: An
     reasc.escalate_to = "other"
     assert reasc.escalate_to == "other" and made[-1] == "other"
     assert runner.account(reasc, "q")["answer"] == "1"
-    assert reasc.larger is reasc._setup.large.setup.model.origin
 
 
 @pytest.mark.parametrize(
