@@ -270,9 +270,7 @@ def refused(path: Path, content: bytes, problem: str) -> None:
 def test_what_cannot_be_read_says_why_or_how_to_make_one(
     saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(
-        CalibrationFileError, match=r"missing\.json.*reasc calibrate"
-    ):
+    with pytest.raises(CalibrationFileError, match=r"missing\.json.*reasc calibrate"):
         load_calibration(tmp_path / "missing.json")
     with pytest.raises(CalibrationFileError, match=f"{tmp_path}.*directory"):
         load_calibration(tmp_path)
