@@ -149,11 +149,6 @@ def test_a_calibration_made_here_serves_here_and_nowhere_else(tmp_path: Path) ->
     reasc("ask", EASY, "--calibration", out, "--temperature", 0.3, "--seed", 0, "--allow-mismatch")
 
 
-def test_a_temperature_that_makes_all_samples_the_same_is_named(tmp_path: Path) -> None:
-    done = reasc("record", TEST, "--out", tmp_path / "p.sqlite", "--temperature", 0, "--limit", 1, "--samples", 1)
-    assert "temperature=0" in done.stderr
-
-
 def test_demo(tmp_path: Path) -> None:
     out = tmp_path / "demo"
     shown = reasc("demo", "--problems", 3, "--calibration-size", 24, "--samples", 3, "--plot", "--out", out).stdout
