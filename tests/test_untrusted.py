@@ -112,7 +112,7 @@ def test_a_small_compressed_file_is_not_unpacked_without_end(tmp_path: Path) -> 
     line = json.dumps({"question": "?" * 10_000, "answer": "7"}) + "\n"
     path = tmp_path / "lines.jsonl.gz"
     path.write_bytes(gzip.compress(line.encode() * 6_800, 1))
-    with pytest.raises(ReASCError, match="it holds more than 64 MiB of text; name a smaller file"):
+    with pytest.raises(ReASCError, match="64 MiB"):
         read_unlabelled(path)
 
 

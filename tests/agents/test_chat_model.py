@@ -47,8 +47,8 @@ def test_a_function_that_fails_on_it_costs_nothing(runner: Any, caplog: pytest.L
 
     message = runner.invoke(ChatReASC(model=calling("cat"), when=when).bind_tools([look]), "q")
     assert message.tool_calls and account(message)["samples"] >= 4
-    assert "when failed on a response: KeyError('nope')" in account(message)["notices"]
-    assert "when failed on a response: KeyError('nope'); the response is put to the vote" in caplog.messages
+    assert "KeyError('nope')" in " ".join(account(message)["notices"])
+    assert "KeyError('nope')" in caplog.text
 
 
 class Asking:
@@ -71,7 +71,7 @@ def test_an_async_function_is_awaited(made: Any, deserves: bool) -> None:
     assert message.tool_calls[0]["args"] == {"at": "dog" if deserves else "cat"}
     assert (account(message)["reason"] == "alone") is not deserves
     asked = len(model.log.calls)
-    with pytest.raises(ConfigurationError, match="only asynchronous calls can await: call ainvoke"):
+    with pytest.raises(ConfigurationError, match="call ainvoke"):
         chat.invoke("q")
     assert len(model.log.calls) - asked <= 1  # none, where the function itself is known to be asynchronous
 
@@ -177,7 +177,7 @@ def test_where_no_sample_succeeds_the_error_is_the_model_s_own(runner: Any, erro
 
 
 def test_nothing_but_a_chat_model_will_do() -> None:
-    with pytest.raises(ConfigurationError, match=r"there is none in RunnableLambda"):
+    with pytest.raises(ConfigurationError, match=r"RunnableLambda"):
         ChatReASC(model=RunnableLambda(lambda value: AIMessage("1")))
 
 
@@ -185,7 +185,7 @@ def test_nothing_but_a_chat_model_will_do() -> None:
 def test_reasc_inside_reasc_is_refused(face: Any) -> None:
     inside = ChatReASC(model=saying("1"))
     for model in (inside, inside.bind_tools([look]), inside.with_retry(), ReASCRunnable(model=saying("1"))):
-        with pytest.raises(ConfigurationError, match="is already a ReASC model"):
+        with pytest.raises(ConfigurationError, match="ReASC model"):
             face(model=model)
 
 
@@ -193,7 +193,7 @@ def test_reasc_inside_reasc_is_refused(face: Any) -> None:
 def test_it_does_not_abstain_where_a_call_is_demanded(runner: Any, choice: Any) -> None:
     """An agent that wants structured output by a tool would ask again and again."""
     chat = ChatReASC(model=calling("cat", "dog"), concurrency=1, max_samples=2, on_undecided="abstain")
-    with pytest.raises(Undecided, match="cannot call a tool, which is required here") as raised:
+    with pytest.raises(Undecided, match="required") as raised:
         runner.invoke(chat.bind_tools([look], tool_choice=choice), "q")
     assert len(raised.value.result.responses) == 2
     assert account(runner.invoke(chat.bind_tools([look]), "q"))["abstained"]

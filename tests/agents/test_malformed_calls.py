@@ -151,7 +151,7 @@ def test_a_malformed_call_does_not_run(ask: Ask, args: str, runner: Any) -> None
     assert call["name"] == "remove" and call["args"] is not None and call["args"].endswith(args)
     account = message.response_metadata["reasc"]
     assert account["answer"] is None
-    assert "3 of 3 responses cast no vote: invalid tool calls (3)" in account["notices"]
+    assert any("invalid tool calls (3)" in notice for notice in account["notices"])
 
 
 @pytest.mark.parametrize(("ask", "runner"), [(invoked, RUNNERS[1]), (by_events, RUNNERS[0]), (streamed, RUNNERS[1])])

@@ -113,10 +113,9 @@ def test_a_tool_that_is_not_there_is_told_once(agents: Agents, caplog: pytest.Lo
     tools = [get_weather, book_trip, {"type": "web_search", "name": "web"}]
     agents.ask(agent_of(acting(), middleware, tools=tools))
     agents.ask(agent_of(acting(), Overriding(tools=[get_weather]), middleware, tools=tools))
-    assert unknown_names(caplog) == [
-        "read_only names 'get_wether', which is not a tool of this agent; did you mean 'get_weather'?",
-        "read_only names 'search', which is not a tool of this agent; choose from book_trip, get_weather, web",
-    ]
+    misspelt, missing = unknown_names(caplog)
+    assert "'get_wether'" in misspelt and "'get_weather'" in misspelt
+    assert "'search'" in missing and "book_trip, get_weather, web" in missing
 
 
 @pytest.mark.parametrize("make", [lambda **options: (ReASCMiddleware(**options),), lambda **options: ()])
@@ -168,7 +167,7 @@ def test_votes_on_votes_are_refused(agents: Agents, inside: Any) -> None:
         pass
 
     model = acting()
-    with pytest.raises(ConfigurationError, match="two ReASCMiddleware around one model call"):
+    with pytest.raises(ConfigurationError, match="two ReASCMiddleware"):
         agents.ask(agent_of(model, ReASCMiddleware(), Another()))
     with pytest.raises(ConfigurationError, match="ReASC"):
         agents.ask(agent_of(inside(model=model), ReASCMiddleware(), tools=[]))
@@ -178,11 +177,11 @@ def test_votes_on_votes_are_refused(agents: Agents, inside: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"read_only": [get_weather]}, "read_only takes names of tools"),
-        ({"read_only": ["search"], "when": lambda request, first: True}, "pass either when= or read_only=, not both"),
+        ({"read_only": [get_weather]}, "read_only"),
+        ({"read_only": ["search"], "when": lambda request, first: True}, "when=.*read_only="),
         ({"max_run_token": 3}, "unknown: max_run_token"),
-        ({"max_run_samples": True}, "max_run_samples must be a whole number above 0, or None, got True"),
-        ({"max_run_seconds": float("nan")}, "max_run_seconds must be a number above 0, or None, got nan"),
+        ({"max_run_samples": True}, "max_run_samples.*True"),
+        ({"max_run_seconds": float("nan")}, "max_run_seconds.*nan"),
     ],
 )
 def test_what_cannot_be_is_refused_when_the_middleware_is_made(options: Any, said: str) -> None:
@@ -227,7 +226,7 @@ def test_an_act_that_most_samples_do_not_ask_for_is_not_done_where_that_was_aske
     votes = ReASCMiddleware(read_only=["get_weather"], on_undecided=on_undecided, **ONE_BY_ONE)
     agent = agent_of(model, votes, tools=[get_weather, book_trip])
     if on_undecided == "raise":
-        with pytest.raises(Undecided, match=r"is most common: only \d of \d+ responses gave it"):
+        with pytest.raises(Undecided, match=r" \d of \d+ responses"):
             agents.ask(agent)
         return
     said = [message.text for message in agents.ask(agent)["messages"]]

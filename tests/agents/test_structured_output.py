@@ -155,7 +155,7 @@ def test_a_text_that_the_schema_refuses_casts_no_vote(agents: Any, refused: str)
     state = agents.ask(agent)
     assert state["structured_response"] == Weighed(grams=2)
     notices = state["messages"][-1].response_metadata["reasc"]["notices"]
-    assert any("cast no vote: an object that its schema or check refuses" in notice for notice in notices)
+    assert any("cast no vote" in notice for notice in notices)
 
 
 @pytest.mark.parametrize("bound", HELD.values(), ids=HELD)

@@ -104,4 +104,4 @@ def test_measures_chosen_by_name_print_one_table_below_the_machine(tmp_path: Pat
 def test_an_unknown_measure_names_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["decoding"])
-    assert "unknown measure 'decoding'; choose from decode," in capsys.readouterr().err
+    assert "'decoding'; choose from decode," in capsys.readouterr().err

@@ -78,11 +78,11 @@ def test_a_verdict_is_on_the_mean_of_every_kind_and_on_the_share_of_all_pools() 
     few = [_outcome(1.2, answers, signal) for answers, signal in zip(list(ANSWERS)[:4], SIGNAL_KINDS, strict=False)]
     assert verdict("x", fine + few)[0]  # 4 of 94 pools, and .12 on average over a kind
     held, told = verdict("x", [_outcome(0.31, "two modes") if one.answers == "two modes" else one for one in fine])
-    assert not held and "x FAILS: loses at most 0.31 on average over a kind (two modes)" in told
+    assert not held and "0.31" in told and "(two modes)" in told
     ones = [_outcome(1.1, answers, signal) for answers, signal in zip(ANSWERS, SIGNAL_KINDS, strict=False)]
     gains = [_outcome(-9.0, answers, signal) for answers in ANSWERS for signal in SIGNAL_KINDS]
     held, told = verdict("x", ones + gains)
-    assert not held and "above 1 point in 9.1% of pools" in told  # gains elsewhere do not make up for these
+    assert not held and "9.1% of pools" in told  # gains elsewhere do not make up for these
 
 
 DEFAULTS = [HORIZON, "Agreement (counts)", "ReASC (online)"]

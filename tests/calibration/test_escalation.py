@@ -216,8 +216,8 @@ def test_courses() -> None:
     refused = known([WRONG] * 12, within=0.2)
     assert refused.course(0.99, 0.05).rule is None
     assert [refused.course(drawn, 0.5).shadowed for drawn in (0.029, 0.031)] == [True, False]
-    assert refused.status.startswith("the large model answers alone, by 12 questions that both models were asked: ")
-    assert "contradict it on 12 of 12 questions" in refused.status
+    assert "12 questions" in refused.status
+    assert "12 of 12" in refused.status
     dear = known([Shadowed((0, 0, 0), (0,), costs=(1.0, 2.0))] * 12, within=0.01)
     assert "would cost" in dear.status and dear.course(0.99, 0.05).rule is None
 
@@ -276,11 +276,11 @@ def test_rules_by_confidence_are_tested_after_their_thresholds_are_set() -> None
 def test_it_says_what_it_promises() -> None:
     after = known([*[AGREES] * 40, WRONG], within=0.2)
     assert after.rule is not None and after.status == after.promise(after.rule)
-    assert after.status.startswith("1 equal vote, else the large model: contradicts an answer that the large model ")
-    assert "on 1 of 41 questions, so on at most " in after.status and after.status.endswith("(95% confidence)")
+    assert after.status.startswith("1 equal vote")
+    assert "on 1 of 41 questions" in after.status and after.status.endswith("(95% confidence)")
     bound = float(after.status.partition("at most ")[2].partition("%")[0]) / 100
     assert bound == pytest.approx(min(0.2, rate_bound(41, 1)), abs=0.0006)
     begun = Escalation()
-    assert begun.status == "learning from 0 questions that both models were asked: the large model answers"
-    assert known([AGREES]).status.startswith("learning from 1 question that")
+    assert "0 questions" in begun.status
+    assert "1 question " in known([AGREES]).status
     assert not begun.status_changed(begun) and after.status_changed(begun)

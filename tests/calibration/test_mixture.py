@@ -84,10 +84,10 @@ def test_two_clear_components_are_found_and_are_no_reason_for_a_notice(online: C
 @pytest.mark.parametrize(
     ("found", "message"),
     [
-        (mixture((0, 1), (4, 1), converged=False), "the two-component mixture did not converge"),
-        (mixture((0, 1), (0.01, 1)), "no score reaches a mixture posterior of 0.9"),
-        (mixture((30, 1), (40, 1)), "no score reaches a mixture posterior of 0.9"),
-        (mixture((0, 1), (12, 3)), "no score reaches the upper component's mean, 12"),
+        (mixture((0, 1), (4, 1), converged=False), "did not converge"),
+        (mixture((0, 1), (0.01, 1)), "posterior of 0.9"),
+        (mixture((30, 1), (40, 1)), "posterior of 0.9"),
+        (mixture((0, 1), (12, 3)), "mean, 12"),
     ],
 )
 def test_a_mixture_without_a_gate_says_why(
@@ -103,7 +103,7 @@ def test_one_group_of_scores_opens_the_papers_gate_and_it_says_so() -> None:
     scores = np.random.default_rng(5).normal(3, 1, 100)
     plain = run(scores)
     assert plain.gate.threshold is not None
-    assert any("BIC prefers one component" in notice for notice in plain.notices())
+    assert any("BIC" in notice for notice in plain.notices())
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])

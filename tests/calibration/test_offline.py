@@ -1,5 +1,6 @@
 """Algorithm 1 by hand, on degenerate data and in any unit; what it is believed to, and how often chance fools it."""
 
+import re
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -52,7 +53,7 @@ def test_questions_that_come_easy_or_hard_first_are_told(
     right = np.arange(60) < (60 if order == "all right" else 40)
     right = {"hard": right[::-1], "random": np.random.default_rng(0).permutation(right)}.get(order, right)
     fit([Observation((0,), np.array([[at % 5.0]]), right=(bool(one),)) for at, one in enumerate(right)], [Measure()])
-    assert (f"the questions come {order} ones first" in caplog.text) is told
+    assert (f"{order} ones first" in caplog.text) is told
 
 
 @pytest.mark.parametrize(
@@ -103,9 +104,9 @@ def test_a_gate_is_closed_and_votes_are_counted_where_labels_say_so(
 @pytest.mark.parametrize(
     ("scores", "message"),
     [
-        ([[1.0, 2.0]], r"one score per response, got shape \(1, 2\)"),
-        ([2.0] * 20, "all 20 scores equal 2;.*temperature above 0"),
-        ([0.1 + 0.2, 0.3] * 10, "all 20 scores equal 0.3;"),  # a spread of rounding only
+        ([[1.0, 2.0]], r"shape \(1, 2\)"),
+        ([2.0] * 20, "20 .*2;.*temperature"),
+        ([0.1 + 0.2, 0.3] * 10, "20 .*0.3;"),  # a spread of rounding only
         ([1.0, np.nan, 3.0], "score 1 is nan"),
         ([-np.inf, 2.0], "score 0 is -inf"),
     ],
@@ -157,8 +158,8 @@ def test_the_safe_gate_by_hand(n: int, wrong: Sequence[int], accepted: int | Non
 @pytest.mark.parametrize(
     ("n", "reason"),
     [
-        (28, "28 responses are too few to vouch for an accuracy of 0.9 (29 at least)"),
-        (60, "1 of the 29 highest-scoring responses are wrong; 0.9 at 95 % allows 0"),
+        (28, "28 responses .* 0.9 .29 "),
+        (60, "1 of the 29 .* 0.9 at 95 % allows 0"),
     ],
 )
 def test_a_safe_gate_that_is_closed_says_why(n: int, reason: str) -> None:
@@ -166,7 +167,8 @@ def test_a_safe_gate_that_is_closed_says_why(n: int, reason: str) -> None:
     assert made.gate.threshold is not None
     rule = made.rule()
     assert isinstance(rule, ReASC) and rule.gate is None and rule.weight == "reasc"
-    assert made.notices() == (f"the gate is closed: {reason}",)
+    (notice,) = made.notices()
+    assert re.search(reason, notice)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +235,7 @@ def test_weights_need_a_score_that_separates_within_questions(within: AUROC | No
     rule, paper = made.rule(), made.as_in_paper().rule()
     assert isinstance(rule, ReASC) and (rule.weight, rule.gate) == (weight, made.gate.safe_threshold)
     assert isinstance(paper, ReASC) and paper.weight == "reasc" and made.as_in_paper().notices() == ()
-    assert any("votes are counted, not weighed" in one for one in made.notices()) is (weight == "count")
+    assert any("not weighed" in one for one in made.notices()) is (weight == "count")
 
 
 def test_where_neither_gate_nor_weights_hold_it_is_asc() -> None:

@@ -208,11 +208,31 @@ def without_ids(value: Any) -> Any:
     return json.loads(re.sub(r" at 0x[0-9a-f]+", "", text))
 
 
+def values_in(text: str) -> str:
+    """The numbers, quoted texts, options and settings in a text, whose other words may change."""
+    quoted, option, setting = r"(?<!\w)'[^']*'(?!\w)", "--[a-z][a-z-]*", r"\w+=[^\s,;)]+"
+    number = r"[-+]?[\w./]*\d[\w%]*(?:[.,/]\w+%?)*"
+    return " ".join(re.findall(f"{quoted}|{option}|{setting}|{number}", text))
+
+
+def without_words(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields, with the values in a sentence in place of the sentence."""
+    kept = dict(fields)
+    for name in ("guarantee", "abstained_because", "doubt"):
+        if fields.get(name):
+            kept[name] = values_in(fields[name])
+    if "notices" in fields:
+        kept["notices"] = [values_in(notice) for notice in fields["notices"]]
+    return kept
+
+
 def said(message: AIMessage | None) -> Any:
-    """A message whole, but for logprobs."""
+    """A message whole, but for logprobs and the words of sentences."""
     if message is None:
         return None
     metadata = {key: one for key, one in message.response_metadata.items() if key != "logprobs"}
+    if "reasc" in metadata:
+        metadata["reasc"] = without_words(metadata["reasc"])
     whole = {"content": message.content, "calls": message.tool_calls, "id": message.id, "metadata": metadata}
     return without_ids(whole | {"usage": message.usage_metadata, "type": type(message).__name__})
 
@@ -225,7 +245,7 @@ def decided(decision: Any) -> dict[str, Any]:
 
 
 def told(result: Any) -> dict[str, Any]:
-    """A result whole."""
+    """A result whole, but for the words of sentences."""
     names = ("index", "status", "used", "answer", "score", "weight", "output_tokens")
     usage, of_result = result.usage, ("answer", "p_correct", "p_agree", "undecided", "doubt", "notices")
     return {
@@ -238,10 +258,8 @@ def told(result: Any) -> dict[str, Any]:
         ],
         "usage": {"bill": usage.bill, "unused": usage.unused_output_tokens, "estimated": usage.estimated}
         | {"judge": usage.judge},
-        **{name: getattr(result, name) for name in of_result},
+        **without_words({name: getattr(result, name) for name in of_result}),
         "failures": [repr(one) for one in result.failures],
-        "summary": result.summary(),
-        "repr": str(result).splitlines(),
     }
 
 
@@ -253,7 +271,7 @@ def raised(call: Callable[[], Any]) -> Any:
         seen, lines, how = error, [], ""
         while True:
             retryable = f" (retryable {seen.is_retryable})" if hasattr(seen, "is_retryable") else ""
-            lines.append(f"{how}{type(seen).__name__}{retryable}: {without_ids(str(seen))}")
+            lines.append(f"{how}{type(seen).__name__}{retryable}: {values_in(without_ids(str(seen)))}")
             cause, context = seen.__cause__, None if seen.__suppress_context__ else seen.__context__
             how = "cause: " if cause is not None else "context: "
             if (following := cause or context) is None:

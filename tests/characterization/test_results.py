@@ -27,6 +27,7 @@ from .fakes import (
     saying,
     told,
     without_ids,
+    without_words,
 )
 from .setting import ONE, TIES, TOP_K, book, booking, calibration
 
@@ -193,6 +194,9 @@ def test_events(name: str, version: str, golden: Golden) -> None:
     def seen(event: Any) -> Any:
         if "name" in event and "tags" in event:
             return [event["event"], event["name"], sorted(event["tags"])]
+        metadata = event.get("metadata", {})
+        if "reasc" in metadata:
+            event = event | {"metadata": metadata | {"reasc": without_words(metadata["reasc"])}}
         return without_ids(event)
 
     if version == "v3" and name == "split":
@@ -242,12 +246,6 @@ def test_a_written_calibration_is_read_again_whole(tmp_path: Path) -> None:
     lr.save_calibration(made, path)
     assert lr.load_calibration(path) == made
     assert [one.name for one in tmp_path.iterdir()] == ["calibration.json"]
-
-
-def test_what_a_result_says_is_safe_to_show(golden: Golden) -> None:
-    hostile = saying(Reply("<b>\\boxed{<script>}</b>\x1b[31m"), Reply("\\boxed{a|b}"))
-    result = ReASCRunnable(model=hostile, answer="boxed", rule=lr.Cap(2), **ONE).solve("q")
-    golden([str(result), *map(repr, result.responses), result._repr_html_(), result.summary()])
 
 
 def test_samples_of_a_wave_run_beside_each_other(run: Runner) -> None:

@@ -34,8 +34,9 @@ def test_ask_says_which_model_answered_and_what_each_cost(large: Served) -> None
     assert contested.stdout == "7\n"
     said = contested.stderr
     assert "small model #2" in said and "large model #1" in said
-    assert "answered by the larger model, as the smaller one is undecided" in said
-    assert "small model: 2 samples, 12 tokens; large model: 1 sample, 2 tokens; evidence 7: 1.00" in said
+    assert "smaller one is undecided" in said
+    assert "small model: 2 samples, 12 tokens" in said
+    assert "large model: 1 sample, 2 tokens" in said and "evidence 7: 1.00" in said
     data = json.loads(reasc("ask", "What is 4?", *GUESSER, "--seed", 1, "--json", *at(large)).stdout)
     assert (data["answered_by"], data["reason"], [*data["models"]]) == ("large", "escalated", ["small", "large"])
     assert [one["asked"] for one in data["responses"]] == ["small", "small", "large"]
@@ -48,7 +49,7 @@ def test_ask_says_which_model_answered_and_what_each_cost(large: Served) -> None
 def test_a_larger_model_that_is_down_is_told_and_the_small_one_answers() -> None:
     ended = reasc("ask", "What is 4?", *GUESSER, "--seed", 1, *DEAD, code=3)
     assert ended.stdout in ("5\n", "6\n", "7\n")
-    assert "note: the large model failed, so the small one answers" in ended.stderr and "no server at" in ended.stderr
+    assert "large model failed" in ended.stderr and "no server at" in ended.stderr
 
 
 WRONG = {
@@ -81,7 +82,7 @@ def test_prices_are_a_number_or_four() -> None:
     data = json.loads(reasc("ask", "?", *SURE, *DEAD, "--price-ratio", "1,2,10,20", "--json").stdout)
     assert data["models"]["small"]["cost"] == pytest.approx((3 * 20 * 1 + 3 * 8 * 2) / 1e6)
     shown = reasc("ask", "?", *SURE, *DEAD, "--price-ratio", "1,2", code=2)
-    assert "such as 0.15,0.6,2.5,10; got '1,2'" in shown.stderr
+    assert "got '1,2'" in shown.stderr
 
 
 def questions(folder: Path, count: int) -> Path:
@@ -108,12 +109,12 @@ def test_calibrating_both_says_what_is_promised_and_the_file_can_be_used(large: 
     assert known is not None and known.rows == 40, "those asked before are kept, and not asked again"
     assert len([one for one in large.requests if one["messages"][-1]["content"] == "What is 3?"]) <= 2
     assert known.rule is not None
-    assert "3 equal votes" in many.stdout and "in use" in many.stdout and "so on at most" in many.stdout
+    assert "3 equal votes" in many.stdout and "in use" in many.stdout and "at most" in many.stdout
     assert f"Next: reasc ask --calibration {out} --escalate-to" in " ".join(many.stdout.split())
     assert many.stdout.startswith("Expect ") and f"wrote {out}" in many.stderr
     for shown in (many, reasc("inspect", out), reasc("inspect", out.with_suffix(".rows.sqlite"))):
         assert all(len(line) <= 80 for line in shown.stdout.splitlines() if not line.startswith("Next: reasc"))
-        assert "\n 3 equal votes  " in shown.stdout and "40 questions, of both models" in shown.stdout
+        assert "\n 3 equal votes  " in shown.stdout and "40 questions" in shown.stdout
     asked = reasc("ask", "What is 3?", "--calibration", out, *GUESSER, "--seed", 1, *at(large))
     assert "nothing was learned" not in asked.stderr
 
@@ -122,10 +123,7 @@ def test_where_nothing_may_stand_it_says_what_may_help(tmp_path: Path) -> None:
     with serving(Chat(words=("so", " \\boxed{99}"))) as other:
         out = tmp_path / "c.json"
         shown = reasc("calibrate", questions(tmp_path, 24), "--out", out, *SURE, *at(other))
-    assert shown.stdout.startswith(
-        "Nothing is saved so far: the large model answers every question.\nNext: ask more questions"
-    )
-    assert "the large model answers" in " ".join(shown.stdout.split()) and "in use" not in shown.stdout
+    assert shown.stdout.startswith("Nothing is saved") and "in use" not in shown.stdout
     assert "escalations" in json.loads(reasc("inspect", out.with_suffix(".rows.sqlite"), "--json").stdout)
 
 
@@ -162,11 +160,11 @@ def test_a_store_of_both_models_in_words(tmp_path: Path) -> None:
     store.close()
     lines = reasc("inspect", path).stdout.splitlines()
     assert (
-        lines[0].startswith("Nothing is saved so far: ")
+        lines[0].startswith("Nothing is saved")
         and lines[-1] == "Model        tiny"
         and all(len(line) <= 80 for line in lines)
     )
     text = " ".join(" ".join(lines).split())
-    assert "a response of the small model costs 3.3% of one of the large model" in text
-    assert "3 equal votes 120 2 " in text and "In use learning from 120 questions" in text
+    assert "3.3%" in text
+    assert "3 equal votes 120 2 " in text and "from 120 questions" in text
     assert "Seen" not in text, "there are no rows of other kinds"

@@ -55,17 +55,17 @@ def test_splits_configs_and_slices(tmp_path: Path) -> None:
     asked = [*hub.gets, *(one.path for one in hub.exchanges)]
     assert any("someone/elsewhere" in path for path in asked), "what is nowhere on disk is looked for there"
     assert not [path for path in asked if "trivia" in path or "sums" in path], "what lies on disk is read there"
-    assert elsewhere.startswith("ConfigurationError cannot read hf:someone/elsewhere/test from the hub: ")
+    assert elsewhere.startswith("ConfigurationError") and "hf:someone/elsewhere/test" in elsewhere
     assert read == "[('ann', 'anna')]"
     assert (train, only) == ("['1', '2']", "['7']")
-    assert unnamed.startswith("ConfigurationError hf:someone/trivia has the splits train, test; name one")
+    assert unnamed.startswith("ConfigurationError") and "train, test" in unnamed
     assert unnamed.endswith("hf:someone/trivia/train")
-    assert "cannot read hf:someone/trivia/dev from the hub" in dev
+    assert "hf:someone/trivia/dev" in dev
 
 
 @pytest.mark.parametrize("source", ["hf:trivia", "hf:a/b:c:d", "hf:a/b:/test"])
 def test_another_spelling_is_refused_before_anything_is_asked(source: str) -> None:
-    with pytest.raises(ConfigurationError, match="named hf:OWNER/NAME/SPLIT, or hf:OWNER/NAME:CONFIG/SPLIT; got"):
+    with pytest.raises(ConfigurationError, match="hf:OWNER/NAME/SPLIT"):
         read_questions(source)
 
 
@@ -75,5 +75,5 @@ def test_what_is_not_installed_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     source = name if ":" in name else tmp_path / name
-    with pytest.raises(ImportError, match=rf"{package} is not installed.*langchain-reasc\[data\]"):
+    with pytest.raises(ImportError, match=rf"{package} .*langchain-reasc\[data\]"):
         read_questions(source)

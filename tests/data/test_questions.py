@@ -49,10 +49,10 @@ def test_questions_without_answers_from_a_text(tmp_path: Path) -> None:
     path.write_text("\ufeff What is 3 + 4?\n\n  and 4 + 5?  \nWhat is 3 + 4?\nthree\n", encoding="utf-8")
     assert read_unlabelled(path) == [("What is 3 + 4?", None), ("and 4 + 5?", None), ("three", None)]
     assert len(read_unlabelled(path, limit=2)) == 2
-    with pytest.raises(ConfigurationError, match="a question a line, and has no field 'answer'"):
+    with pytest.raises(ConfigurationError, match="no field 'answer'"):
         read_unlabelled(path, answer_field="answer")
     for name in ("README.md", "page.html", "README.md.gz"):  # whether there is such a file or not
-        with pytest.raises(ConfigurationError, match=r"seldom such a list; .* give its name the ending \.txt"):
+        with pytest.raises(ConfigurationError, match=r"ending \.txt"):
             read_unlabelled(path.with_name(name))
 
 

@@ -28,7 +28,7 @@ def test_a_question_that_speaks_of_the_placeholder_is_left_as_it_is() -> None:
 def test_a_system_message_goes_in_front_of_a_template_that_has_none() -> None:
     assert Template.from_option("Q: {question}").after("Be brief.").fixed[0] == ("system", "Be brief.")
     assert Template().after(None).messages("1?") == [HumanMessage("1?")]
-    with pytest.raises(ConfigurationError, match="already has a system message"):
+    with pytest.raises(ConfigurationError, match="system message"):
         Template([SystemMessage("Add."), HumanMessage("{question}")]).after("Be brief.")
 
 
@@ -42,12 +42,12 @@ def test_what_is_no_template_is_refused(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("given", ["missing.txt", "a text without the place" * 200])
 def test_neither_a_file_nor_a_text(given: str) -> None:
-    with pytest.raises(ConfigurationError, match="is neither a file nor a template"):
+    with pytest.raises(ConfigurationError, match="neither a file"):
         Template.from_option(given)
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     path = tmp_path / "latin.txt"
     path.write_bytes(b"caf\xe9 {question}")
-    with pytest.raises(ConfigurationError, match=r"cannot read the template .*latin\.txt"):
+    with pytest.raises(ConfigurationError, match=r"latin\.txt"):
         Template.from_option(str(path))

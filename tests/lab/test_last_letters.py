@@ -37,11 +37,11 @@ def test_they_are_read_by_their_name() -> None:
 
 @pytest.mark.parametrize("source", ["last-letters:", "last-letters:5,n=2"])
 def test_another_spelling_is_refused(source: str) -> None:
-    with pytest.raises(ConfigurationError, match="named last-letters:500, or last-letters:500,words=2,seed=7; got"):
+    with pytest.raises(ConfigurationError, match="last-letters:500, or last-letters:500,words=2,seed=7"):
         read_questions(source)
 
 
 @pytest.mark.parametrize("options", [{"n": 0}, {"n": 200, "words": 1}])
 def test_more_than_there_are_is_refused(options: dict[str, int]) -> None:
-    with pytest.raises(ConfigurationError, match=r"last letters: .* can be made, got n="):
+    with pytest.raises(ConfigurationError, match=r"got n="):
         last_letters(**options)

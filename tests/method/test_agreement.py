@@ -197,7 +197,7 @@ def test_what_is_no_prior_and_no_horizon() -> None:
     for weights in ((1.0,), (0.5, 0.6), (1.5, -0.5)):
         with pytest.raises(ConfigurationError):
             Prior(PROCESSES[:2], weights)
-    with pytest.raises(ConfigurationError, match="at least 1 answer, got 0"):
+    with pytest.raises(ConfigurationError, match=r"answer.* got 0"):
         PRIOR.leader_stays([4], 0)
     components = default_components()
     assert len(set(components)) == len(components)

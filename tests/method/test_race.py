@@ -69,5 +69,5 @@ def test_a_confident_first_response_stands_alone(first: Response, reason: str) -
 
 
 def test_a_race_needs_a_vote() -> None:
-    with pytest.raises(ConfigurationError, match="a race needs at least 1 vote, got 0"):
+    with pytest.raises(ConfigurationError, match=r"vote.* got 0"):
         Race(0)

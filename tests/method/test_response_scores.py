@@ -77,8 +77,8 @@ def test_thirty_thousand_tokens_take_milliseconds() -> None:
     [
         ([], r"shape \(0,\)"),
         ([[1.0, 2.0]], r"shape \(1, 2\)"),
-        ([1.0, np.nan, 2.0], "token signal 1 is nan"),
-        ([-np.inf], "token signal 0 is -inf"),
+        ([1.0, np.nan, 2.0], "signal 1 is nan"),
+        ([-np.inf], "signal 0 is -inf"),
     ],
 )
 def test_what_is_no_list_of_finite_signals(tokens: object, message: str) -> None:
@@ -90,7 +90,7 @@ def test_what_is_no_list_of_finite_signals(tokens: object, message: str) -> None
     ("options", "message"),
     [
         ({"score": "best"}, "'best'.*bottom_group"),
-        ({"window": 0}, "at least 1 token, got 0"),
+        ({"window": 0}, "token.* got 0"),
         ({"signal": "certainty"}, "'certainty'"),
         ({"signal": "verbalized", "score": "answer_span"}, "has no tokens"),
     ],
@@ -98,7 +98,7 @@ def test_what_is_no_list_of_finite_signals(tokens: object, message: str) -> None
 def test_what_is_no_measure(options: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         Measure(**options)  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="unknown score 'answer_span'"):
+    with pytest.raises(ConfigurationError, match="'answer_span'"):
         response_score(TOKENS, score="answer_span")
 
 
@@ -118,16 +118,16 @@ SPANS = Spans(answer_span=(4, 6), last_step=(1, 4))
 def test_a_measure_reads_its_own_signal(measure: Measure, named: str, score: float) -> None:
     assert str(measure) == named
     assert measure({"top_k": TOKENS, "self_certainty": [1.0]}, SPANS) == pytest.approx(score)
-    with pytest.raises(LogprobsUnavailable, match=rf"no '{measure.signal}' signal \(it has: token_logprob\)"):
+    with pytest.raises(LogprobsUnavailable, match=rf"'{measure.signal}' .*token_logprob"):
         measure({"token_logprob": [0.0]})
 
 
 def test_a_span_that_is_not_known_or_of_other_tokens() -> None:
     for score in SPAN_SCORES:
-        with pytest.raises(LogprobsUnavailable, match=f"no '{score}' score: its tokens are unknown"):
+        with pytest.raises(LogprobsUnavailable, match=f"'{score}'"):
             Measure("top_k", score)({"top_k": TOKENS})
     for span in ((4, 7), (2, 2), (5, 3)):
-        with pytest.raises(ConfidenceError, match="are outside of the response's 6"):
+        with pytest.raises(ConfidenceError, match="response's 6"):
             Measure("top_k", "answer_span")({"top_k": TOKENS}, Spans(answer_span=span))
     signals = {"top_k": [float("nan"), *TOKENS[1:]]}  # which matters only within the span
     assert Measure("top_k", "answer_span")(signals, SPANS) == 2.0
@@ -151,7 +151,7 @@ def test_signals_from_alternatives_by_hand() -> None:
     [
         ("certainty", [[-1, -2], [-1, -3]], ConfigurationError, "'certainty'"),
         ("self_certainty", [[-1, -2], [-1, -3]], ConfigurationError, "'top_k', 'token_logprob' or 'neg_entropy'"),
-        ("top_k", [[], []], ConfigurationError, "top_k.*request top_logprobs"),
+        ("top_k", [[], []], ConfigurationError, "top_k.*top_logprobs"),
         ("top_k", [[-1, -2]], ConfidenceError, "2 tokens.*1"),
         ("top_k", [[-1, -2], [-1, -np.inf]], ConfidenceError, "top_k"),
         ("neg_entropy", [[-1, -2], [-1, np.nan]], ConfidenceError, "neg_entropy"),

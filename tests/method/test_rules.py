@@ -94,13 +94,13 @@ def test_a_rule_is_made_by_name_and_is_a_value(name: str, parameters: Any, expec
 @pytest.mark.parametrize(
     ("name", "parameters", "message"),
     [
-        ("ascii", {}, "no stopping rule is called 'ascii'; there are fixed_budget, asc, esc, "),
-        ("ahead_by", {"k": 3}, "no stopping rule is called 'ahead_by'; .*cannot_catch_up, lead, race"),
-        ("asc", {"gate": 1.0, "phi": 1}, "the rule asc has no parameter 'gate', 'phi'; it has confidence"),
-        ("reasc", {"statistics": 1.0}, "no parameter 'statistics'; it has mean, std, scale, gate, weight, "),
-        ("reasc", {}, "needs the parameter 'mean', 'std'"),
-        ("finite_horizon", {"phi": "high"}, "the rule finite_horizon cannot have phi='high': "),
-        ("finite_horizon", {"phi": 2.0}, "phi must be a probability above 0.5 and below 1, got 2.0"),
+        ("ascii", {}, "'ascii'.*fixed_budget, asc, esc"),
+        ("ahead_by", {"k": 3}, "'ahead_by'.*cannot_catch_up, lead, race"),
+        ("asc", {"gate": 1.0, "phi": 1}, "asc .*'gate', 'phi'.*confidence"),
+        ("reasc", {"statistics": 1.0}, "'statistics'.*mean, std, scale, gate, weight"),
+        ("reasc", {}, "'mean', 'std'"),
+        ("finite_horizon", {"phi": "high"}, "finite_horizon .*phi='high'"),
+        ("finite_horizon", {"phi": 2.0}, "phi .*got 2.0"),
     ],
 )
 def test_what_is_wrong_is_named(name: str, parameters: dict[str, object], message: str) -> None:

@@ -167,32 +167,32 @@ def test_a_score_is_a_finite_number() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Cap(0), "an integer >= 1, got 0"),
-        (lambda: ESC(0), "at least 1 response, got 0"),
-        (lambda: Lead(0), "an integer >= 1, the lead in votes; got 0"),
-        (lambda: Lead(2.5), "an integer >= 1, the lead in votes; got 2.5"),  # type: ignore[arg-type]
+        (lambda: Cap(0), ">= 1, got 0"),
+        (lambda: ESC(0), "got 0"),
+        (lambda: Lead(0), "lead .*got 0"),
+        (lambda: Lead(2.5), "lead .*got 2.5"),  # type: ignore[arg-type]
         (lambda: ASC(confidence=1.0), "confidence .* got 1.0"),
         (lambda: ASC(confidence=0.5), "got 0.5"),  # what no votes at all reach
         (lambda: ASC(confidence=math.nan), "got nan"),
         (lambda: ReASC(UNIT, confidence=95), "got 95"),
-        (lambda: ReASC(UNIT, weight="heavy"), "unknown weight 'heavy'; choose one of reasc, count"),
-        (lambda: ReASC(UNIT, on_missing_confidence="ignore"), "'error' or 'count', got 'ignore'"),  # type: ignore[arg-type]
-        (lambda: ReASC(Standardizer(0.0, math.nan)), "σ must be above zero, got nan"),
-        (lambda: FiniteHorizon(0.5), r"phi must be a probability above 0\.5"),
+        (lambda: ReASC(UNIT, weight="heavy"), "'heavy'.*reasc, count"),
+        (lambda: ReASC(UNIT, on_missing_confidence="ignore"), "'ignore'"),  # type: ignore[arg-type]
+        (lambda: ReASC(Standardizer(0.0, math.nan)), "σ .*got nan"),
+        (lambda: FiniteHorizon(0.5), "phi"),
         (lambda: FiniteHorizon(budget=2.5), "an integer >= 1"),  # type: ignore[arg-type]
-        (lambda: Agreement(Prior.uniform(), threshold=1.0), "threshold must be a probability"),
-        (lambda: Agreement(Prior.uniform(), budget=0), "an integer >= 1, got 0"),
-        (lambda: FiniteHorizon(budget=10**9), "at most 10,000 samples, got 1000000000"),  # would look ahead for ever
-        (lambda: Cap(10_001), "at most 10,000 samples, got 10001"),
-        (lambda: BayesianVote(EVEN, threshold=0.5), "threshold must be a probability above 0.5"),
-        (lambda: BayesianVote(EVEN, alternatives=0.5), "alternatives must be a finite number"),
-        (lambda: BayesianVote(EVEN, floor=-0.1), "floor must be a finite number"),
-        (lambda: BayesianVote(EVEN, on_missing_confidence="guess"), "'error' or 'count', got 'guess'"),  # type: ignore[arg-type]
+        (lambda: Agreement(Prior.uniform(), threshold=1.0), "threshold"),
+        (lambda: Agreement(Prior.uniform(), budget=0), ">= 1, got 0"),
+        (lambda: FiniteHorizon(budget=10**9), "10,000 .*got 1000000000"),  # would look ahead for ever
+        (lambda: Cap(10_001), "10,000 .*got 10001"),
+        (lambda: BayesianVote(EVEN, threshold=0.5), "threshold"),
+        (lambda: BayesianVote(EVEN, alternatives=0.5), "alternatives"),
+        (lambda: BayesianVote(EVEN, floor=-0.1), "floor"),
+        (lambda: BayesianVote(EVEN, on_missing_confidence="guess"), "'guess'"),  # type: ignore[arg-type]
         (lambda: PointOdds((), average=0.0), "strictly ascending"),
         (lambda: PointOdds(((1.0, 0.0), (1.0, 2.0)), average=0.0), "strictly ascending"),
         (lambda: PointOdds(((0.0, 1.0), (math.nan, 2.0)), average=0.0), "strictly ascending"),
-        (lambda: ByField(ASC(), tolerance={"n": -1}), "a tolerance must be a finite number"),
-        (lambda: ByField(ASC(), tolerance={"n": math.nan}), "a tolerance must be a finite number"),
+        (lambda: ByField(ASC(), tolerance={"n": -1}), "tolerance"),
+        (lambda: ByField(ASC(), tolerance={"n": math.nan}), "tolerance"),
     ],
 )
 def test_wrong_parameters_are_refused(make: Callable[[], object], message: str) -> None:

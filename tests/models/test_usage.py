@@ -136,10 +136,8 @@ def test_requests_made_again_are_told_with_what_was_lost() -> None:
     attempts = [{"server": "a", "error": "cut", "received_tokens": 7}, {"server": "b", "error": "cut"}]
     moved = AIMessage("it is 1", response_metadata={"failed_attempts": attempts})
     samples = [Sample(0, moved), Sample(1, None, "failed", RuntimeError("gone")), Sample(2, AIMessage("it is 1"))]
-    assert failure_notices(samples) == [
-        "1 of 3 samples failed",
-        "2 requests failed and were made again; 7 tokens that had come were lost",
-    ]
+    failed, repeated = failure_notices(samples)
+    assert "1 of 3 samples" in failed and "2 requests" in repeated and "7 tokens" in repeated
     assert failure_notices(samples[2:]) == []
 
 

@@ -115,7 +115,8 @@ def test_notices_and_errors_do_not_carry_answers(runner: Any) -> None:
     message = runner.invoke(ReASCRunnable(model=model, answer=failing, rule=Cap(20), max_samples=20), "q")
     notices = message.response_metadata["reasc"]["notices"]
     assert all(len(notice) <= 1001 for notice in notices)
-    assert notices[16:] == ["3 more are in the notices of the result that solve() returns"]
+    [more] = notices[16:]
+    assert "3 more" in more and "solve()" in more
     abstained = runner.invoke(ReASCRunnable(model=model, answer="text", on_undecided="abstain"), "q")
     assert ReASCAnswerParser().invoke(abstained) is None
     with pytest.raises(Undecided) as raised:
@@ -124,5 +125,5 @@ def test_notices_and_errors_do_not_carry_answers(runner: Any) -> None:
 
 
 def test_the_parser_refuses_messages_of_others() -> None:
-    with pytest.raises(OutputParserException, match="put it right behind a ReASCRunnable"):
+    with pytest.raises(OutputParserException, match="ReASCRunnable"):
         ReASCAnswerParser().invoke(AIMessage("42"))

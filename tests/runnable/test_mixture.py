@@ -62,11 +62,11 @@ def test_completion_order_and_concurrency_change_nothing(runner: Any) -> None:
 @pytest.mark.sync_only
 def test_scores_that_determine_nothing_fall_back_to_counting_and_say_so(runner: Any) -> None:
     model = Scripted(script=lambda question, index: Reply("it is 1", -1.0))
-    assert "gate is closed: 4 responses are too few" in runner.accounts(online(), QUESTIONS[:4])[0]["notices"][0]
+    assert "4 responses" in runner.accounts(online(), QUESTIONS[:4])[0]["notices"][0]
     for account in runner.accounts(online(model=model), QUESTIONS[:20]):
         assert (account["method"], account["samples"]) == ("asc", 4)
         [notice] = account["notices"]
-        assert "counting votes (ASC)" in notice and "all 20 scores equal" in notice
+        assert "20 scores equal" in notice
 
 
 def test_an_input_that_fails_or_has_no_logprobs_costs_only_itself(runner: Any) -> None:
@@ -85,14 +85,14 @@ def test_an_input_that_fails_or_has_no_logprobs_costs_only_itself(runner: Any) -
     assert outputs[0].response_metadata["reasc"]["evidence"] == pytest.approx(expected.evidence)
     counting = online(model=Scripted(script=script), on_missing_confidence="count")
     account = runner.accounts(counting, QUESTIONS)[3]
-    assert any("carry no confidence and count as one vote each" in notice for notice in account["notices"])
+    assert any("no confidence" in notice for notice in account["notices"])
 
 
 @pytest.mark.sync_only
 def test_windows_longer_than_the_responses_are_pointed_out(runner: Any) -> None:
     measure = type(TOP_K)("top_k", "bottom_group", 128)
     for account in runner.accounts(online(measure=measure), QUESTIONS[:20]):
-        assert "shorter than the window (128 tokens)" in account["notices"][0]
+        assert "(128 tokens)" in account["notices"][0]
 
 
 @pytest.mark.sync_only
@@ -106,8 +106,7 @@ def test_single_calls_count_votes_until_enough_was_seen_and_the_next_process_sta
     assert reasc.learned.gate.threshold == pytest.approx(expected.gate.threshold)
     assert reasc.learned.fingerprint.model == "scripted"
     for result in before:
-        assert result.message.response_metadata["reasc"]["method"] == "asc"
-        assert result.notices == ("the calibration by mixture has seen too few responses yet: counting votes (ASC)",)
+        assert result.message.response_metadata["reasc"]["method"] == "asc" and len(result.notices) == 1
     after = runner.solve(reasc, max(questions, key=score))
     assert (after.decision.reason, after.message.response_metadata["reasc"]["method"]) == ("gate", "reasc")
     warm = ReASCRunnable(model=Scripted(script=drawn), calibration=reasc.learned)

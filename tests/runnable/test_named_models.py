@@ -84,7 +84,7 @@ def test_a_config_may_name_it(runner: Any, monkeypatch: pytest.MonkeyPatch, face
 @pytest.mark.parametrize("name", ["no-such-model", "nobody:gpt-test", "", " "])
 def test_a_name_that_nobody_knows_is_refused(name: str) -> None:
     for face in FACES:
-        with pytest.raises(ConfigurationError, match=r"of the name .*, as in 'openai:gpt-4o-mini'"):
+        with pytest.raises(ConfigurationError, match=r"'openai:gpt-4o-mini'"):
             face(name)
 
 
@@ -92,7 +92,7 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(ImportError, match="langchain-aws"):
         ChatReASC("bedrock:some-model")
     monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
-    with pytest.raises(MissingExtraError, match=r"langchain is not installed.*\[agents\]"):
+    with pytest.raises(MissingExtraError, match=r"langchain.*\[agents\]"):
         ReASCRunnable(NAME)
 
 

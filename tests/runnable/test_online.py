@@ -20,7 +20,6 @@ from . import fakes
 from .fakes import TOP_K, Reply, Scripted
 from .learning import MINIMUM, QUESTIONS, answered, calibrator, drawn, online
 
-COUNTING = "counting votes (ASC)"
 BLANK = "I cannot tell."
 
 
@@ -32,14 +31,16 @@ def test_it_counts_until_it_has_learned_and_then_says_so(runner: Any, fits: Any,
     reasc = online()
     before = answered(runner, reasc)
     assert {account["method"] for account in before} == {"asc"}
-    assert before[0]["notices"] == [f"learning without labels (0 of 16 questions seen): {COUNTING}"]
-    assert before[15]["notices"] == [f"learning without labels (15 of 16 questions seen): {COUNTING}"]
+    assert "(0 of 16 questions seen)" in before[0]["notices"][0]
+    assert "(15 of 16 questions seen)" in before[15]["notices"][0]
     assert reasc.learned is not None and reasc.learned.n == MINIMUM
     assert reasc.learned.fingerprint.model == "scripted"
-    said = "learned from 16 questions without labels, of answers and top_k/mean"
-    assert logged() == [("INFO", f"{said}; from now on that decides")]
     easy, hard = answered(runner, reasc, ["q100", "q101"])
-    assert (easy["method"], easy["reason"], easy["launched"], easy["notices"]) == ("reasc", "gate", 1, [said])
+    assert (easy["method"], easy["reason"], easy["launched"]) == ("reasc", "gate", 1)
+    [notice] = easy["notices"]
+    assert "16 questions" in notice and "top_k/mean" in notice
+    [(level, line)] = logged()
+    assert level == "INFO" and notice in line
     assert hard["samples"] > 1
 
 
@@ -54,9 +55,9 @@ def test_kinds_of_request_are_decided_by_their_own(runner: Any, fits: Any) -> No
     assert len({account["kind"] for account in accounts["one"]}) == 1
     assert accounts["one"][0]["kind"] != accounts["two"][0]["kind"]
     [notice] = runner.account(reasc, kinds["two"].invoke({"q": "q100"}))["notices"]
-    assert notice.startswith("learned from 16 questions of this kind without labels")
+    assert "16 questions of this kind" in notice
     [notice] = runner.account(reasc, "q100")["notices"]
-    assert notice.startswith("learned from 32 questions without labels"), "another kind is decided by what all say"
+    assert "32 questions" in notice, "another kind is decided by what all say"
 
 
 @pytest.mark.sync_only
@@ -94,9 +95,9 @@ def test_it_needs_no_logprobs(runner: Any) -> None:
     register_integration(f"{Mute.__module__}.Mute")(lambda model: Integration(no_logprobs="its maker says so"))
     reasc = online(model=Mute(script=without_logprobs), max_samples=6)
     accounts = answered(runner, reasc, [*QUESTIONS, "q100"])
-    assert "Mute: no confidence: its maker says so" in accounts[0]["notices"]
+    assert "its maker says so" in str(accounts[0]["notices"])
     assert reasc.learned is not None and reasc.learned.measure is None
-    assert accounts[-1]["notices"][1].startswith("learned from 16 questions without labels, of answers alone")
+    assert "16 questions" in accounts[-1]["notices"][1] and "answers alone" in accounts[-1]["notices"][1]
     assert (accounts[-1]["answer"], accounts[-1]["without_confidence"]) == ("1", 0)
 
 
@@ -120,7 +121,7 @@ def test_logprobs_that_change_later_cost_no_answer(runner: Any, fits: Any, monke
         monkeypatch.setitem(reasc.learned.__dict__, "top_k", 1)
     [account] = answered(runner, reasc, ["q100"])
     assert (account["answer"], account["method"], account["without_confidence"]) == ("1", "reasc", account["samples"])
-    assert "carry no confidence and count as one vote each" in account["notices"][1]
+    assert "no confidence" in account["notices"][1]
     assert np.isnan([*calibrator(reasc).observations][-1].scores).all()
 
 
@@ -134,9 +135,10 @@ def test_a_failure_in_learning_costs_no_answer(runner: Any, monkeypatch: Any, lo
     account = answered(runner, online(max_samples=2), [*QUESTIONS, "q100"])[-1]
     assert account["answer"] is not None
     if isinstance(error, CalibrationDataError):
-        assert account["notices"] == [f"nothing could be learned from 16 questions yet: {COUNTING}"]
+        [notice] = account["notices"]
+        assert "16 questions" in notice
     else:
-        assert ("ERROR", "a question could not be learned from") in logged()
+        assert "ERROR" in [level for level, _ in logged()]
 
 
 @pytest.mark.sync_only
@@ -159,11 +161,11 @@ def test_no_thread_to_learn_in_costs_no_answer(runner: Any, monkeypatch: Any, ca
 
     monkeypatch.setattr(learning_online, "start_daemon", refuse)
     assert answered(runner, online(), ["q0"])[0]["answer"] == "1"
-    assert "a question could not be learned from: can't start new thread" in caplog.text
+    assert "can't start new thread" in caplog.text
 
 
 def test_options_that_do_not_go_together() -> None:
-    with pytest.raises(ConfigurationError, match=r"online_state='state.json' goes with"):
+    with pytest.raises(ConfigurationError, match=r"online_state='state.json'"):
         online(calibration=None, online_state="state.json")
 
 
@@ -191,17 +193,15 @@ def test_a_question_given_back_as_it_is_teaches_nothing(runner: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("audit", "second", "says"),
+    ("audit", "second"),
     [
-        (0.0, Reply(), ()),
-        (1.0, Reply("it is 1", -3.0), ": it agrees with it"),
-        (1.0, Reply(BLANK), ": it does not agree with it"),
-        (1.0, Reply("", error=ConnectionError("down")), ", and came to nothing"),
+        (0.0, Reply()),
+        (1.0, Reply("it is 1", -3.0)),
+        (1.0, Reply(BLANK)),
+        (1.0, Reply("", error=ConnectionError("down"))),
     ],
 )
-def test_an_audit_is_paid_for_named_and_decides_nothing(
-    runner: Any, fits: Any, audit: float, second: Reply, says: Any
-) -> None:
+def test_an_audit_is_paid_for_named_and_decides_nothing(runner: Any, fits: Any, audit: float, second: Reply) -> None:
     reasc = online(lambda q, index: second if (q, index) == ("q100", 1) else drawn(q, index), audit=audit)
     answered(runner, reasc)
     result = runner.solve(reasc, "q100")
@@ -209,10 +209,9 @@ def test_an_audit_is_paid_for_named_and_decides_nothing(
     assert (account["answer"], account["samples"], account["launched"]) == ("1", 1, 1 + audit)
     assert [response.used for response in result.responses] == [True, False][: 1 + int(audit)]
     assert result.usage.bill["output_tokens"] == sum(one.output_tokens for one in result.responses)
-    assert result.notices[1:] == (
-        (f"one more response was paid for to audit this answer{says}", *result.notices[2:]) if audit else ()
-    )
-    assert len(result.failures) == len(result.notices[2:]) == (second.error is not None)
+    assert len(result.failures) == (second.error is not None)
+    assert len(result.notices) == 1 + audit + len(result.failures)
+    assert not audit or "audit" in result.notices[1]
     assert calibrator(reasc).wait(10)
     learned = {"": (0,), "it is 1": (0, 0), BLANK: (0, None)}["" if second.error or not audit else second.text]
     kept = [*calibrator(reasc).observations][-1]
@@ -265,8 +264,7 @@ def test_responses_that_agree_otherwise_than_was_learned_begin_it_anew(
     methods = [account["method"] for account in after]
     switched = methods.index("asc")
     assert switched >= 3 and set(methods[switched:]) == {"asc"}
-    forgotten = "responses agree with one another otherwise than was learned, so that was forgotten: counting votes"
-    assert after[switched]["notices"][0] == f"{forgotten} (ASC) and learning again (0 of 16 questions seen)"
+    assert "(0 of 16 questions seen)" in after[switched]["notices"][0]
     assert ("WARNING", after[switched]["notices"][0]) in logged()
 
 

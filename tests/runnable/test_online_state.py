@@ -185,8 +185,8 @@ def test_what_could_not_be_written_is_written_later(path: Path, monkeypatch: Any
         other.execute("BEGIN IMMEDIATE")
         ask(reasc, 3)
         assert calibrator(reasc).observations.seen == 4, "it goes on learning"
-    assert caplog.text.count("what was learned is not kept") == 1
-    assert "state.sqlite: another process has been writing it for" in caplog.text
+    assert caplog.text.count("not kept") == 1
+    assert "another process" in caplog.text
     assert seen(path) == 1
     calibrator(reasc).save()
     assert seen(path) == 4
@@ -200,7 +200,7 @@ def test_a_full_disk_costs_no_answer(path: Path, monkeypatch: Any, caplog: Any) 
         ask(reasc, MINIMUM)
         assert reasc.learned is not None
         assert 3 <= calibrator(online(path)).observations.seen < MINIMUM, "another process begins with what is there"
-    assert caplog.text.count("it could not be written") == 1 and "make room" in caplog.text
+    assert caplog.text.count("make room") == 1
     ask(reasc, 1)
     assert seen(path) == calibrator(reasc).observations.seen == MINIMUM + 4
 
@@ -213,8 +213,8 @@ def test_a_disk_that_may_only_be_read_is_gone_on_from(disk: Path, caplog: Any) -
     reasc = online(path)
     assert same(reasc.learned, first.learned)
     assert ask(reasc, 5).observations.seen == MINIMUM + 5
-    assert caplog.text.count("what was learned is not kept") == 1
-    assert "its file and its folder must be writable" in caplog.text
+    assert caplog.text.count("not kept") == 1
+    assert "writable" in caplog.text
 
 
 def test_a_file_that_was_taken_away_is_written_anew(path: Path) -> None:
@@ -233,7 +233,7 @@ def test_what_belongs_to_another_model_is_not_overwritten(path: Path, caplog: An
     one, other = online(path), online(path, model={"model_name": "other"})
     for reasc in (one, other, other):
         saved(reasc)
-    assert "what was learned is not kept: online_state=" in caplog.text
+    assert "online_state=" in caplog.text
     assert online(path).learned is None  # it is still the first one's
 
 
@@ -284,9 +284,9 @@ def test_a_change_that_was_seen_alone_is_forgotten_by_all(path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "is empty; name another file, or move this one away to begin anew"),
-        (b'{"kind": "reasc-online"}', "is not a calibration store, which is an SQLite file"),
-        (b"SQLite format 3\0 and no more", "the file is damaged"),
+        (b"", "is empty"),
+        (b'{"kind": "reasc-online"}', "SQLite"),
+        (b"SQLite format 3\0 and no more", "damaged"),
     ],
 )
 def test_a_file_of_something_else_is_refused_and_left_alone(path: Path, content: bytes, why: str) -> None:
@@ -299,25 +299,25 @@ def test_a_file_of_something_else_is_refused_and_left_alone(path: Path, content:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ("PRAGMA user_version = 4", "written by a newer version"),
-        ("PRAGMA user_version = 2", "written by an earlier version"),
+        ("PRAGMA user_version = 4", "newer version"),
+        ("PRAGMA user_version = 2", "earlier version"),
         ("PRAGMA application_id = 3", "no calibration store"),
-        ("UPDATE about SET value = '{' WHERE name = 'fingerprint'", "its fingerprint cannot be read"),
-        ("UPDATE about SET value = '{\"sk-secret\": 1}' WHERE name = 'fingerprint'", "its fingerprint cannot be read"),
-        ("UPDATE about SET value = '[\"Paris\"]' WHERE name = 'made_of'", "its made_of cannot be read"),
-        ("UPDATE observations SET answers = '[\"Paris\"]'", "row 1 cannot be read"),
-        ("UPDATE observations SET answers = '[]'", "row 1 cannot be read"),
-        ("UPDATE observations SET scores = x'00'", "row 1 cannot be read"),
-        ("UPDATE observations SET answer = 'Paris'", "row 1 cannot be read"),
-        ("UPDATE observations SET predictions = '[[\"capital\", 0.5, 0.1, 1]]'", "row 1 cannot be read"),
-        ("UPDATE observations SET predictions = '[[\"audits\", 2, 0.1, 1]]'", "row 1 cannot be read"),
-        ("UPDATE observations SET predictions = '[1]'", "row 1 cannot be read"),
-        ("INSERT INTO restarts VALUES (0, 'Paris')", "its restarts cannot be read"),
-        ('UPDATE measures SET names = \'[["top_k", "mean", 0]]\'', "its measures cannot be read"),
-        ("DELETE FROM measures", "row 1 cannot be read"),
+        ("UPDATE about SET value = '{' WHERE name = 'fingerprint'", "fingerprint"),
+        ("UPDATE about SET value = '{\"sk-secret\": 1}' WHERE name = 'fingerprint'", "fingerprint"),
+        ("UPDATE about SET value = '[\"Paris\"]' WHERE name = 'made_of'", "made_of"),
+        ("UPDATE observations SET answers = '[\"Paris\"]'", "row 1"),
+        ("UPDATE observations SET answers = '[]'", "row 1"),
+        ("UPDATE observations SET scores = x'00'", "row 1"),
+        ("UPDATE observations SET answer = 'Paris'", "row 1"),
+        ("UPDATE observations SET predictions = '[[\"capital\", 0.5, 0.1, 1]]'", "row 1"),
+        ("UPDATE observations SET predictions = '[[\"audits\", 2, 0.1, 1]]'", "row 1"),
+        ("UPDATE observations SET predictions = '[1]'", "row 1"),
+        ("INSERT INTO restarts VALUES (0, 'Paris')", "restarts"),
+        ('UPDATE measures SET names = \'[["top_k", "mean", 0]]\'', "measures"),
+        ("DELETE FROM measures", "row 1"),
         (
             "CREATE TRIGGER t AFTER INSERT ON observations BEGIN DELETE FROM about; END",
-            "not written by online learning",
+            "trigger 't'",
         ),
     ],
 )
@@ -336,20 +336,20 @@ def test_a_file_that_was_cut_short_is_refused(path: Path, size: int) -> None:
     with closing(sqlite3.connect(path)) as sql:
         sql.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     os.truncate(path, size)
-    with pytest.raises(CalibrationFileError, match="the file is damaged"):
+    with pytest.raises(CalibrationFileError, match="damaged"):
         online(path)
 
 
 def test_a_folder_that_is_not_there_is_told_before_anything_is_paid_for(path: Path) -> None:
-    with pytest.raises(CalibrationFileError, match="there is no folder"):
+    with pytest.raises(CalibrationFileError, match="no folder"):
         online(path / "further" / "state.json")
-    with pytest.raises(CalibrationFileError, match="is a folder; name a calibration store in it"):
+    with pytest.raises(CalibrationFileError, match="is a folder"):
         online(path.parent)
 
 
 def test_what_was_learned_of_another_model_is_refused(path: Path) -> None:
     ask(online(path), 1)
-    with pytest.raises(FingerprintMismatch, match=r"online_state=.*model: calibrated on .scripted., running .other."):
+    with pytest.raises(FingerprintMismatch, match=r"online_state=.*model: .*'scripted'.*'other'"):
         online(path, model={"model_name": "other"})
     reasc = online(path, model={"model_name": "other"}, allow_fingerprint_mismatch=True)
     assert calibrator(reasc).observations.seen == 1
@@ -368,7 +368,7 @@ def test_a_file_that_cannot_be_written_costs_no_answer(runner: Any, path: Path, 
     path.mkdir()
     assert runner.account(reasc, "q")["answer"] is not None
     assert calibrator(reasc).wait(10)
-    assert f"what was learned is not kept: {path} is a folder" in caplog.text
+    assert f"{path} is a folder" in caplog.text
 
 
 def test_scores_by_other_measures_are_left_out_and_kept_for_others(path: Path) -> None:
@@ -397,7 +397,7 @@ def test_in_an_event_loop_the_file_is_read_by_a_thread_of_the_first_call(
         assert not readers
         first = await reasc.abatch(["a", "b"])
         other = online(path, model={"model_name": "other"})
-        with pytest.raises(FingerprintMismatch, match=r"online_state=.*model: calibrated on .scripted."):
+        with pytest.raises(FingerprintMismatch, match=r"online_state=.*model: .*'scripted'"):
             await other.ainvoke("q")
         assert not other.model.log.calls  # type: ignore[attr-defined]
         with pytest.raises(FingerprintMismatch):  # again, as long as it is so

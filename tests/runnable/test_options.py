@@ -80,9 +80,9 @@ def test_what_was_learned_stays_when_another_option_changes(runner: Any) -> None
 @pytest.mark.parametrize("call", ["invoke", "batch"])
 def test_what_would_be_swallowed_is_refused(runner: Any, call: str) -> None:
     model = saying("1")
-    with pytest.raises(ConfigurationError, match=r"on_response goes with solve\(\)"):
+    with pytest.raises(ConfigurationError, match=r"on_response .*solve\(\)"):
         getattr(runner, call)(ReASCRunnable(model=model), ["q"] if call == "batch" else "q", on_response=print)
-    with pytest.raises(ConfigurationError, match=r"total_tokens bound a whole batch\(\)"):
+    with pytest.raises(ConfigurationError, match=r"total_tokens .*batch\(\)"):
         runner.invoke(ReASCRunnable(model=model), "q", total_tokens=3)
     assert model.log.calls == []
 

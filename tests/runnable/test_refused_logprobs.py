@@ -105,9 +105,8 @@ def test_where_no_confidence_is_needed_it_goes_on_without(
         accounts = [runner.account(reasc, f"q{at}") for at in range(3)]
     assert [(account["answer"], account["failed"]) for account in accounts] == [("42", 0)] * 3
     assert refused(served) == 1  # the first request of all
-    assert [record.getMessage() for record in caplog.records] == [
-        f"the model is asked without logprobs, which its server refuses: {SAID}"
-    ]
+    [record] = caplog.records
+    assert SAID in record.getMessage()
     assert all(sum(SAID in notice for notice in account["notices"]) <= 1 for account in accounts)
 
 
@@ -118,7 +117,7 @@ def test_no_logprobs_are_asked_for_where_nothing_reads_them(runner: Any, served:
     made = calibration(fingerprint=ON_GPT, **advice)
     result = runner.solve(ReASCRunnable(model=chat(served), calibration=made, rule=rule, max_samples=4), "q")
     assert result.answer == "42" and refused(served) == 0
-    assert not any("logprobs" in notice or "carry no confidence" in notice for notice in result.notices)
+    assert not any("logprobs" in notice or "confidence" in notice for notice in result.notices)
 
 
 @pytest.mark.parametrize(("status", "body"), REFUSALS)
@@ -129,9 +128,7 @@ def test_servers_refuse_in_many_words(runner: Any, model: Any, status: int, body
         assert runner.account(reasc, "q")["answer"] == "42"
         assert refused(served) == 1
         needed = ReASCRunnable(model=chat(served), calibration=calibration(fingerprint=ON_GPT))
-        with pytest.raises(
-            LogprobsUnavailable, match=r"refuses logprobs: .*(log.?prob|requested parameters).*; let the model state"
-        ):
+        with pytest.raises(LogprobsUnavailable, match=r"(log.?prob|requested parameters).*ask_confidence=True"):
             runner.invoke(needed, "q")
 
 
@@ -181,7 +178,7 @@ def test_what_is_said_in_the_end_is_what_the_server_says_without_logprobs(runner
 
     with serving(refusing(other=of_temperature)) as served:
         model = chat(served, disable_streaming=not streamed)
-        with pytest.raises(SamplingError, match=r"Unsupported value: .*temperature"):
+        with pytest.raises(SamplingError, match=r"temperature"):
             runner.invoke(ReASCRunnable(model=model, concurrency=1, **ONLINE), "q")
 
 

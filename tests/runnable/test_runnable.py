@@ -69,7 +69,7 @@ def test_an_empty_completion_casts_no_vote(runner: Any) -> None:
     assert result.responses[0].answer is None
     assert result.answer == "1"
     assert result.decision.evidence.keys() == {"1"}
-    assert not any("counted as one vote" in notice for notice in result.notices)
+    assert result.message.response_metadata["reasc"]["without_confidence"] == 0
 
 
 def test_an_extractor_that_raises_on_one_response_loses_nothing(runner: Any) -> None:
@@ -78,7 +78,7 @@ def test_an_extractor_that_raises_on_one_response_loses_nothing(runner: Any) -> 
 
     result = runner.solve(ReASCRunnable(model=saying("1", "odd", "1", "1", "1"), answer=fussy), "q")
     assert (result.answer, result.decision.evidence) == ("1", {"1": 4.0})
-    assert "the answer extractor failed on a response: KeyError('the answer is odd')" in result.notices
+    assert any("KeyError('the answer is odd')" in notice for notice in result.notices)
 
 
 def test_dumping_and_describing_do_not_crash() -> None:

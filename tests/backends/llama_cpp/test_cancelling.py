@@ -168,7 +168,7 @@ def request(prompt: list[int], events: list[Any], **options: Any) -> GenerationR
 
 @pytest.mark.parametrize(
     ("prompt", "says"),
-    [([], "no tokens"), ([1, 259, 3], "token 259, but the vocabulary ends at 258"), ([-1], "token -1")],
+    [([], "no tokens"), ([1, 259, 3], "token 259.*258"), ([-1], "token -1")],
 )
 def test_tokens_that_are_none_are_refused(tiny: ChatLlamaCpp, prompt: list[int], says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):

@@ -124,9 +124,9 @@ def test_blocks_that_are_no_text() -> None:
     ("messages", "says"),
     [
         ([], "no messages"),
-        ([HumanMessage([{"type": "image_url", "image_url": {"url": "x"}}])], "message 1 has a block of type 'image"),
-        ([ToolMessage("4", tool_call_id="c9")], "message 1 is the result of the tool call 'c9', but no message before"),
-        ([HumanMessage("x"), RemoveMessage(id="1")], r"message 2 \(remove\) cannot be shown"),
+        ([HumanMessage([{"type": "image_url", "image_url": {"url": "x"}}])], "message 1 .*'image"),
+        ([ToolMessage("4", tool_call_id="c9")], "'c9'"),
+        ([HumanMessage("x"), RemoveMessage(id="1")], r"message 2 \(remove\)"),
     ],
 )
 def test_conversations_that_make_no_sense(tiny: ChatLlamaCpp, messages: list[BaseMessage], says: str) -> None:
@@ -137,7 +137,7 @@ def test_conversations_that_make_no_sense(tiny: ChatLlamaCpp, messages: list[Bas
 def test_a_role_the_template_leaves_out_is_not_lost_silently() -> None:
     chorus: list[BaseMessage] = [HumanMessage("hi"), ChatMessage("Woe!", role="chorus")]
     assert "Woe!" in prompt(CHATML, chorus)
-    with pytest.raises(ConfigurationError, match="leaves out message 2, with the role 'chorus'"):
+    with pytest.raises(ConfigurationError, match=r"message 2.*'chorus'"):
         prompt(HERMES, chorus)
 
 
@@ -172,7 +172,7 @@ def test_an_empty_prompt(tiny_path: Path) -> None:
 )
 @pytest.mark.parametrize("tools", [(), TOOLS], ids=["", "tools"])
 def test_a_template_that_raises(template: str, tools: Any) -> None:
-    with pytest.raises(ConfigurationError, match="the chat template refuses messages with the roles"):
+    with pytest.raises(ConfigurationError, match="chat template"):
         prompt(template, [HumanMessage("hi")], tools)
 
 
@@ -232,14 +232,14 @@ def test_the_newest_turn_must_fit(endless_path: Path) -> None:
         assert message.response_metadata["dropped_messages"] == len(TALK) - 2
         assert input_tokens(message) + output_tokens(message) == 400
         assert message.response_metadata["finish_reason"] == "length"
-        with pytest.raises(ContextOverflowError, match="the context holds 400"):
+        with pytest.raises(ContextOverflowError, match="400"):
             model.invoke([*long, AIMessage("y"), HumanMessage("x" * 400)])
 
 
 def test_by_default_nothing_goes(endless_path: Path) -> None:
     with ChatLlamaCpp(model_path=endless_path, n_ctx=400) as model:
         whole = model.get_num_tokens_from_messages(TALK)
-        with pytest.raises(ContextOverflowError, match=f"the prompt has {whole} tokens, but the context holds 400"):
+        with pytest.raises(ContextOverflowError, match=f"{whole} tokens.*400"):
             model.invoke(TALK)
         assert model.invoke(TALK, on_overflow="truncate", max_tokens=2).response_metadata["dropped_messages"]
         with pytest.raises(ConfigurationError, match=r"on_overflow: .*'drop'"):

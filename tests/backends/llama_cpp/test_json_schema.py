@@ -133,16 +133,16 @@ def test_numbers_are_finite(model: ChatLlamaCpp) -> None:
         ({"type": "string", "pattern": "("}, "unclosed"),
         ({"type": "string", "pattern": r"^(?=a)$"}, "look-around"),
         ({"$ref": "https://example.com/schema"}, r"https://example.com/schema"),
-        ({"items": {"$ref": "#/$defs/x"}}, r"./\$defs/x. does not exist"),
-        ({"type": "integer", "minimum": 3, "maximum": 1}, r"minimum \(3\) is greater than maximum \(1\)"),
-        ({"properties": {"a": False}, "required": ["a"]}, "property 'a' is unsatisfiable"),
-        ({"properties": 3}, "properties must be an object"),
+        ({"items": {"$ref": "#/$defs/x"}}, r"./\$defs/x"),
+        ({"type": "integer", "minimum": 3, "maximum": 1}, r"minimum \(3\).*maximum \(1\)"),
+        ({"properties": {"a": False}, "required": ["a"]}, "property 'a'"),
+        ({"properties": 3}, "properties"),
         ({"$ref": "#"}, "stack level exceeded"),
-        ({"$defs": {f"{i}": {"$ref": f"#/$defs/{i + 1}"} for i in range(9000)}}, "more than 5,000 parts"),
-        ({"$ref": "#/$defs/0", "$defs": DOUBLED}, "more than 5,000 parts"),
-        ({"allOf": [{"$ref": "#"}, {"type": "object"}]}, "an allOf contains itself"),
-        (nested(300), "nested more than 110 levels deep"),
-        (nested(5000), "recursion|nested more than 110 levels deep"),  # as deep as Python's JSON goes
+        ({"$defs": {f"{i}": {"$ref": f"#/$defs/{i + 1}"} for i in range(9000)}}, "5,000 parts"),
+        ({"$ref": "#/$defs/0", "$defs": DOUBLED}, "5,000 parts"),
+        ({"allOf": [{"$ref": "#"}, {"type": "object"}]}, "allOf"),
+        (nested(300), "110 levels"),
+        (nested(5000), "recursion|110 levels"),  # as deep as Python's JSON goes
         ({"items": {"type": "integer", "minimum": 10**400}}, "1000.*too large"),
         ({"type": "integer", "maximum": -(10**5000)}, "4300 digits"),
         ({"type": "number", "minimum": float("nan")}, "nan is not finite"),
@@ -201,4 +201,4 @@ thread.join()
 
 def test_references_however_deep_do_not_end_the_process() -> None:
     lines = printed(DEEP_REFERENCES).splitlines()
-    assert lines[:2] == ["works", "works"] and "more than 5,000 parts" in lines[2]
+    assert lines[:2] == ["works", "works"] and "5,000 parts" in lines[2]

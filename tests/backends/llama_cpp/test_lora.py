@@ -72,15 +72,15 @@ def test_it_counts_by_its_scale_and_a_calibration_knows_it(endless_path: Path, a
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda path: path, "LoRA adapter: there is no model file"),
+        (lambda path: path, "no model file"),
         (lambda path: path.write_bytes(write_adapter(path).read_bytes()[:-40]) and path, "truncated"),
-        (write_tiny_model, r"is not a LoRA adapter \(general.type is None"),
-        (lambda path: write_adapter(path, kind="model"), r"is not a LoRA adapter \(general.type is 'model'"),
-        (lambda path: write_adapter(path, architecture="qwen2"), "made for a 'qwen2' model, but this is 'llama'"),
-        (lambda path: write_adapter(path, width=48), "cannot load the LoRA adapter .*incorrect shape"),
+        (write_tiny_model, r"general.type is None"),
+        (lambda path: write_adapter(path, kind="model"), r"general.type is 'model'"),
+        (lambda path: write_adapter(path, architecture="qwen2"), "'qwen2'.*'llama'"),
+        (lambda path: write_adapter(path, width=48), "LoRA.*incorrect shape"),
         (lambda path: write_adapter(path, tensor="blk.{}.attn_z.weight"), "does not exist in base model"),
         (lambda path: write_adapter(path, halves="a"), "missing one component"),
-        (lambda path: write_adapter(path, alpha=4), "its adapter.lora.alpha is not a 32-bit float"),
+        (lambda path: write_adapter(path, alpha=4), "adapter.lora.alpha"),
         (lambda path: write_adapter(path, invoked_by=[1, 2]), "activated LoRA"),
     ],
 )

@@ -142,23 +142,23 @@ def test_overridden_metadata_counts_for_us_too(tiny_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"n_ubatch": 600}, "n_ubatch=600 must not be larger than n_batch=512"),
-        ({"type_v": "q8_0", "flash_attn": False}, "type_v='q8_0' is quantised, which needs flash attention"),
-        ({"type_k": "q9_0"}, "type_k: Input should be 'f32', 'f16', .*got 'q9_0'"),
-        ({"rope_freq_scale": float("nan")}, "rope_freq_scale: .*finite number, got nan"),
+        ({"n_ubatch": 600}, "n_ubatch=600 .*n_batch=512"),
+        ({"type_v": "q8_0", "flash_attn": False}, "type_v='q8_0' .*flash"),
+        ({"type_k": "q9_0"}, "type_k: .*'q9_0'"),
+        ({"rope_freq_scale": float("nan")}, "rope_freq_scale: .*got nan"),
         ({"n_threads_batch": 1000}, "n_threads_batch: .*512, got 1000"),
         ({"tensor_split": (1, -1)}, "tensor_split.1.: .*got -1"),
-        ({"tensor_split": (0, 0)}, "tensor_split must have at least one share"),
-        ({"tensor_split": (1,) * 99}, "tensor_split has 99 shares, but llama.cpp can use"),
+        ({"tensor_split": (0, 0)}, "tensor_split .*one share"),
+        ({"tensor_split": (1,) * 99}, "tensor_split .*99 shares"),
         (
             {"kv_overrides": {"llama.context_length": "many"}},
-            r"llama.context_length must be of type int.*\(1024\).*'many'",
+            r"llama.context_length .*\(1024\).*'many'",
         ),
-        ({"kv_overrides": {"k" * 200: 1}}, "at most 127 bytes"),
-        ({"kv_overrides": {"general.name": "n" * 200}}, "at most 127 bytes"),
+        ({"kv_overrides": {"k" * 200: 1}}, "127 bytes"),
+        ({"kv_overrides": {"general.name": "n" * 200}}, "127 bytes"),
         ({"lora": {"a.gguf": float("inf")}}, "lora.*finite"),
-        ({"n_paralel": 4}, "unknown option 'n_paralel'; did you mean 'n_parallel'"),
-        ({"zzz": 4}, "unknown option 'zzz'; choose from"),
+        ({"n_paralel": 4}, "'n_paralel'; did you mean 'n_parallel'"),
+        ({"zzz": 4}, "'zzz'; choose from"),
         ({"n_parallel": 256}, "n_parallel: .*96, got 256"),
         ({"n_ctx": 4_000_000_000}, "n_ctx"),
     ],
@@ -171,6 +171,6 @@ def test_wrong_parameters_are_refused(tiny_path: Path, options: dict[str, Any], 
 def test_what_llama_cpp_itself_refuses(tiny_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ModelFileError, match="wrong number of tensors"):
         ChatLlamaCpp(model_path=tiny_path, kv_overrides={"llama.block_count": 1})
-    with pytest.raises(ModelError, match=r"K cache type q8_0 with block size 32 does not divide n_embd_head_k=8"):
+    with pytest.raises(ModelError, match=r"q8_0 .*n_embd_head_k=8"):
         ChatLlamaCpp(model_path=tiny_path, type_k="q8_0", flash_attn=True)
     assert capfd.readouterr() == ("", "")

@@ -74,7 +74,7 @@ def test_what_the_gguf_recommends(tmp_path: Path) -> None:
 
 def test_what_the_gguf_recommends_can_be_wrong_and_mirostat_gives_way(tmp_path: Path) -> None:
     path = write_tiny_model(tmp_path / "wrong.gguf", metadata={"general.sampling.top_p": "high"})
-    with pytest.raises(ConfigurationError, match=r"the GGUF recommends .*top_p: .*got 'high'; pass other values"):
+    with pytest.raises(ConfigurationError, match=r"GGUF .*top_p: .*got 'high'"):
         ChatLlamaCpp(model_path=path)
     with ChatLlamaCpp(model_path=path, top_p=0.5) as model:
         assert sampling(model)["top_p"] == 0.5
@@ -83,7 +83,7 @@ def test_what_the_gguf_recommends_can_be_wrong_and_mirostat_gives_way(tmp_path: 
     assert SamplingFields(typical_p=0.5).sampling(metadata).mirostat == 0
     for name in DEFAULTS.keys() - {"logit_bias", "dry_sequence_breakers"}:
         for nonsense in (math.nan, "much", -math.inf):
-            with pytest.raises(ConfigurationError, match=rf"the GGUF recommends .*: {name}: .*, got {nonsense!r}"):
+            with pytest.raises(ConfigurationError, match=rf"GGUF .*: {name}: .*, got {nonsense!r}"):
                 SamplingFields().sampling({f"reasc.sampling.{name}": nonsense})
 
 
@@ -106,37 +106,37 @@ THEIRS |= {"stop_sequences": "stop", "temprature": "temperature"}
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"temperature": -1}, "temperature: .*greater than or equal to 0, got -1"),
-        ({"temperature": math.nan}, "temperature: .*finite number, got nan"),
+        ({"temperature": -1}, "temperature: .*got -1"),
+        ({"temperature": math.nan}, "temperature: .*got nan"),
         ({"top_k": 1.5}, "top_k: .*integer.*got 1.5"),
-        ({"top_p": 0}, "top_p: .*greater than 0, got 0"),
-        ({"min_p": 1}, "min_p: .*less than 1, got 1"),
-        ({"top_n_sigma": -2}, r"top_n_sigma: should be at least 0 \(0 or -1: off\), got -2"),
-        ({"xtc_probability": 2}, "xtc_probability: .*less than or equal to 1, got 2"),
-        ({"repeat_penalty": 0}, "repeat_penalty: .*greater than or equal to 0.000001, got 0"),
-        ({"repeat_last_n": 1 << 40}, "repeat_last_n: .*less than or equal to 1048576"),
-        ({"presence_penalty": 1e7}, "presence_penalty: .*less than or equal to 1000000"),
+        ({"top_p": 0}, "top_p: .*got 0"),
+        ({"min_p": 1}, "min_p: .*got 1"),
+        ({"top_n_sigma": -2}, r"top_n_sigma: .*got -2"),
+        ({"xtc_probability": 2}, "xtc_probability: .*got 2"),
+        ({"repeat_penalty": 0}, "repeat_penalty: .*got 0"),
+        ({"repeat_last_n": 1 << 40}, "repeat_last_n: .*1048576"),
+        ({"presence_penalty": 1e7}, "presence_penalty: .*1000000"),
         ({"dry_base": 0.5}, "dry_base: .*1, got 0.5"),
-        ({"dry_sequence_breakers": ("\n", "")}, r"dry_sequence_breakers\[1\]: should be a text of 1 to 40 bytes"),
+        ({"dry_sequence_breakers": ("\n", "")}, r"dry_sequence_breakers\[1\]: .*40 bytes"),
         ({"dry_sequence_breakers": ("ü" * 21,)}, r"dry_sequence_breakers\[0\]: .*40 bytes.*got 'ü"),
-        ({"mirostat": 3}, "mirostat: .*0, 1 or 2, got 3"),
+        ({"mirostat": 3}, "mirostat: .*got 3"),
         (
             {"mirostat": 1, "typical_p": 0.5},
-            "mirostat=1 replaces .*typical_p=0.5 would have no effect; set typical_p=1",
+            "mirostat=1 .*typical_p=0.5.*typical_p=1",
         ),
-        ({"logit_bias": {259: 1}}, "has no token 259; its tokens are 0 to 258"),
-        ({"logit_bias": {-1: 1}}, "logit_bias.-1.*greater than or equal to 0"),
+        ({"logit_bias": {259: 1}}, "token 259.*258"),
+        ({"logit_bias": {-1: 1}}, "logit_bias.-1"),
         ({"logit_bias": {5: math.nan}}, "logit_bias.*got.*nan"),
-        ({"logit_bias": {5: -1e7}}, "logit_bias.5.: should be at least -1e.06, or minus infinity"),
-        ({"logit_bias": {5: 1e7}}, "logit_bias.5.: .*less than or equal to 1000000"),
-        ({"logit_bias": {5: True}}, "logit_bias.*a bias is a number, or False to ban the token, got True"),
+        ({"logit_bias": {5: -1e7}}, "logit_bias.5.: .*-1e.06"),
+        ({"logit_bias": {5: 1e7}}, "logit_bias.5.: .*1000000"),
+        ({"logit_bias": {5: True}}, "logit_bias.*False.*got True"),
         ({"logit_bias": {"cat": 1}}, "logit_bias.cat.*integer"),
         ({"top_logprobs": 21}, "top_logprobs: .*20, got 21"),
         ({"max_tokens": 0}, "max_tokens: .*got 0"),
         ({"signals": ("entropy",)}, "unknown signal 'entropy'"),
         ({"stop": ["ok", ""]}, "stop string"),
         ({"seed": -1}, "seed: .*got -1"),
-        *(({theirs: 1}, f"unknown .* '{theirs}'; did you mean '{ours}'") for theirs, ours in THEIRS.items()),
+        *(({theirs: 1}, f"'{theirs}'; did you mean '{ours}'") for theirs, ours in THEIRS.items()),
     ],
 )
 def test_wrong_values(tiny: ChatLlamaCpp, tiny_path: Path, options: dict[str, Any], says: str) -> None:

@@ -102,7 +102,7 @@ def test_strict_asks_for_everything_and_the_raw_message_comes_along(model: ChatL
 def test_what_is_cut_off_says_so(model: ChatLlamaCpp, face: Face, schema: Any, method: Method, limit: int) -> None:
     cut = model.with_structured_output(schema, method=method, max_tokens=limit)
     for ask in (face.invoke, face.stream):
-        with pytest.raises(OutputParserException, match="cut off at max_tokens"):
+        with pytest.raises(OutputParserException, match="max_tokens"):
             ask(cut, "Who?")
     raw: Any = model.with_structured_output(schema, method=method, include_raw=True, max_tokens=limit).invoke("Who?")
     assert isinstance(raw["raw"], AIMessage) and raw["parsed"] is None
@@ -193,9 +193,9 @@ def test_wrong_formats_are_refused(model: ChatLlamaCpp, options: dict[str, Any],
         ({"schema": Person, "method": "magic"}, "unknown method 'magic'"),
         ({"schema": None}, "needs a schema"),
         ({"schema": Person, "method": "json_mode", "strict": True}, "no meaning"),
-        ({"schema": 3}, "a schema must be a pydantic class"),
+        ({"schema": 3}, "pydantic class"),
         ({"schema": {"type": "strin"}}, "strin"),
-        ({"schema": 3, "method": "function_calling"}, "cannot be used as a tool"),
+        ({"schema": 3, "method": "function_calling"}, "as a tool"),
     ],
 )
 def test_wrong_schemas_are_refused_at_once(model: ChatLlamaCpp, arguments: dict[str, Any], says: str) -> None:

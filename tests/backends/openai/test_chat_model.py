@@ -196,11 +196,11 @@ def test_where_streams_lack_logprobs_responses_come_whole(face: Face) -> None:
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [
-        ({"temprature": 0.5}, r"unknown option 'temprature'; did you mean 'temperature'\?"),
+        ({"temprature": 0.5}, r"'temprature'; did you mean 'temperature'\?"),
         ({"top_k": "many"}, r"top_k: .*got 'many'"),
-        ({"preset": "vlm"}, r"unknown preset 'vlm'; choose from auto, vllm, sglang"),
+        ({"preset": "vlm"}, r"'vlm'.*auto, vllm, sglang"),
         ({"base_url": []}, "empty list"),
-        ({"base_url": None, "preset": "auto"}, "give the server's address"),
+        ({"base_url": None, "preset": "auto"}, "server's address"),
         ({"model": None}, r"name the model; `reasc probe http"),
         ({"use_responses_api": True}, "Responses API"),
     ],
@@ -213,13 +213,13 @@ def test_a_wrong_option_is_refused(fake: Fake, fields: dict[str, Any], complaint
 @pytest.mark.parametrize(
     ("call", "preset", "options", "complaint"),
     [
-        ("invoke", "vllm", {"topk": 3}, r"unknown argument 'topk'; did you mean 'top_k'\? What only this server knows"),
+        ("invoke", "vllm", {"topk": 3}, r"'topk'; did you mean 'top_k'\?"),
         ("stream", "vllm", {"top_k": 0.5}, "top_k"),
         ("sample", "vllm", {"n": 2, "grammar": "root"}, r"extra_body=\{'grammar': ...\}"),
-        ("stream", "vllm", {"n": 2}, "a stream carries one response"),
-        ("invoke", "ollama", {"top_k": 5}, r"Ollama does not read top_k .it reads none beyond OpenAI's"),
-        ("sample", "ollama", {"n": 2, "min_p": 0.1}, "does not read min_p"),
-        ("invoke", "ollama", {"n": 2}, "one response per request, and n is 2"),
+        ("stream", "vllm", {"n": 2}, "one response"),
+        ("invoke", "ollama", {"top_k": 5}, r"Ollama .*top_k"),
+        ("sample", "ollama", {"n": 2, "min_p": 0.1}, "min_p"),
+        ("invoke", "ollama", {"n": 2}, "n is 2"),
     ],
 )
 def test_a_wrong_argument_of_a_call_is_refused(
@@ -281,7 +281,7 @@ def test_no_key_is_sent_where_none_was_given(
 
 
 def test_openais_own_key_is_for_openai_alone(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigurationError, match="set OPENAI_API_KEY, or give api_key"):
+    with pytest.raises(ConfigurationError, match=r"OPENAI_API_KEY.*api_key"):
         ChatOpenAICompatible(model="gpt-4o-mini", preset="openai")
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     for own in ({"preset": "openai"}, {"base_url": "https://api.openai.com/v1"}):

@@ -70,12 +70,12 @@ def test_a_complete_server(fake: Fake) -> None:
         (vllm(k=None), {"logprobs": False, "top_logprobs": None}, "none come back"),
         (vllm(k=-1), {"logprobs": False, "top_logprobs": None}, "logprobs are refused"),
         (vllm(legacy=True), {"logprobs": True, "top_logprobs": 20}, ""),
-        (vllm(n=False), {"n": False}, "n=2 gives no two responses (1 came back)"),
+        (vllm(n=False), {"n": False}, "n=2"),
         (vllm(streams=False), {"streamed_usage": False, "streamed_logprobs": False}, "no streams"),
         (vllm(streams_logprobs=False), {"streamed_logprobs": False}, "streams carry no logprobs"),
         (vllm(streams_usage=False), {"streamed_usage": False}, "no token counts"),
-        (vllm(seed="ignored"), {"seed": False}, "the same seed gives different responses"),
-        (vllm(seed="none"), {"seed": None}, "responses with different seeds are equal"),
+        (vllm(seed="ignored"), {"seed": False}, "same seed"),
+        (vllm(seed="none"), {"seed": None}, "different seeds"),
         (vllm(strict=True, takes=("top_k",)), {"samplers": {"top_k": "top_k"}}, ""),
         (vllm(strict=True, limit="max_completion_tokens"), {"max_tokens": "max_completion_tokens"}, ""),
         (ollama(strict=True), {"max_tokens": "max_tokens", "samplers": {}}, ""),
@@ -157,8 +157,8 @@ class Thinking(Fake):
     ("answers_after", "loses_logprobs", "reasoning", "streamed", "notice"),
     [
         (3, 1, True, True, None),  # of a mark that is not shown
-        (2, 2, False, True, "no logprobs of the reasoning: confidence is that of the answer alone"),
-        (9, 9, False, False, "no logprobs while the model reasons: responses are taken whole"),
+        (2, 2, False, True, "of the reasoning"),
+        (9, 9, False, False, "taken whole"),
         (0, 9, None, True, None),
     ],
 )
@@ -220,12 +220,12 @@ def test_a_server_is_asked_once_per_process(fake: Fake) -> None:
 @pytest.mark.parametrize(
     ("fake", "options", "error", "says"),
     [
-        (vllm(models=("small", "large")), {}, ConfigurationError, "2 models; name one of small, large"),
-        (vllm(models=()), {}, ConfigurationError, "lists no models; name the model"),
-        (vllm(), {"model": "big"}, ConfigurationError, "no model 'big'; it lists 'tiny'"),
+        (vllm(models=("small", "large")), {}, ConfigurationError, "small, large"),
+        (vllm(models=()), {}, ConfigurationError, "no models"),
+        (vllm(), {"model": "big"}, ConfigurationError, "'big'.*'tiny'"),
         (vllm(key=KEY), {}, ServerError, "asks for a key"),
         (vllm(key=KEY), {"api_key": SecretStr("wrong-hush")}, ServerError, "refuses the key"),
-        (vllm(status=500), {}, ServerError, "gives no chat completion .HTTP 500: out of order"),
+        (vllm(status=500), {}, ServerError, "HTTP 500: out of order"),
     ],
 )
 def test_what_cannot_be_asked_is_an_error(fake: Fake, options: Any, error: type[Exception], says: str) -> None:
@@ -343,9 +343,9 @@ def test_addresses_are_brought_into_one_form(given: str, url: str) -> None:
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ("localhost:8000", "looks like http://localhost:8000/v1, got 'localhost:8000'"),
+        ("localhost:8000", "got 'localhost:8000'"),
         ("http://", "looks like"),
-        ("http://me:hush-hush@host/v1", "holds a user name or password"),
+        ("http://me:hush-hush@host/v1", "user name"),
         ("http://host/v1?key=hush-hush", "ends in a query"),
         ("me:hush-hush@host", "looks like"),
     ],
@@ -398,7 +398,7 @@ def test_reasc_asks_for_as_many_alternatives_as_the_server_is_known_to_grant(k: 
 def test_reasc_says_why_there_is_no_confidence_before_anything_is_paid_for() -> None:
     with serving(lm_studio()) as fake:
         reason = prepare_model(model_of(fake, preset="lm-studio"), logprobs=True).no_logprobs
-    assert reason is not None and "chat completions carry no log-probabilities" in reason
+    assert reason is not None and "log-probabilities" in reason
 
 
 SMALL = {"n_params": 1_000, "size": 2_000, "n_vocab": 97, "n_embd": 16}
@@ -418,7 +418,7 @@ def several(*fakes: Fake, **fields: Any) -> ChatOpenAICompatible:
             r"{one}: n_params 1000, size 2000.*{other}: n_params 7000",
         ),
         (llama_server(meta=SMALL), llama_server(meta=SMALL, models=("m.gguf", "tiny")), ""),  # the name does not matter
-        (sglang(), sglang(models=("huge", "vast")), "{other} serves huge, vast and not 'tiny'"),
+        (sglang(), sglang(models=("huge", "vast")), "{other} .*huge, vast .*'tiny'"),
         (ollama(), ollama(models=("tiny:latest", "tiny")), ""),  # they say nothing of their weights
     ],
 )

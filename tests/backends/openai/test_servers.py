@@ -86,7 +86,7 @@ def test_a_server_that_asks_for_too_long_a_rest_is_not_waited_for(face: Face) ->
     script = Script(refuses(429, retry_after="3600"))
     with serving(script) as url, pool_of(url) as model:
         begun = time.monotonic()
-        with pytest.raises(SamplingError, match=r"next 3600 s.*longest_retry_after=60 s") as raised:
+        with pytest.raises(SamplingError, match=r"3600 s.*longest_retry_after=60") as raised:
             face.stream(model)
     assert time.monotonic() - begun < 60 and isinstance(raised.value.failures[0], openai.RateLimitError)
 
@@ -150,7 +150,7 @@ def test_the_silence_of_a_stream_is_limited_and_not_its_length(face: Face) -> No
     script = Script(slow, silent)
     with serving(script) as url, pool_of(url, stream_chunk_timeout=0.7) as model:
         assert text_of(face.stream(model)) == "so " * 8
-        with pytest.raises(TimeoutError, match=r"silent for 0.7 s \(stream_chunk_timeout\)"):
+        with pytest.raises(TimeoutError, match=r"0.7 s \(stream_chunk_timeout\)"):
             face.stream(model)
     assert len(script.requests) == 2  # it is not asked again
 

@@ -28,7 +28,7 @@ def test_generated_questions_are_asked_as_the_papers_models_are(tmp_path: Path) 
     arguments = ("record", "last-letters:3,words=2", "--out", pool, "--model", named, "--preset", "auto", *SHORT)
     said = reasc(*arguments).stderr
     assert '--preset letters: "{question} Think step by step.' in said
-    assert "--answer auto; sampling: temperature 0.7, top_p 0.8, top_k 20 (the paper's for Qwen-2.5)" in said
+    assert "temperature 0.7, top_p 0.8, top_k 20" in said
     template, sampling = asked_of(pool)
     assert template == [list(turn) for turn in PRESETS["letters"].template.fixed]
     assert isinstance(sampling, dict)
@@ -43,7 +43,7 @@ def test_what_is_given_goes_before_a_preset(tmp_path: Path) -> None:
     named.symlink_to(MODEL)
     own = ("--template", "Q: {question}", "--answer", "boxed", "--temperature", 0.25)
     said = reasc("record", FILES / "nq_open.jsonl", "-o", pool, "-m", named, "--preset", "auto", *own, *SHORT).stderr
-    assert "--preset short: your template, --answer boxed; sampling: temperature 0.25, top_p 0.9 (the" in said
+    assert "--answer boxed; sampling: temperature 0.25, top_p 0.9" in said
     template, sampling = asked_of(pool)
     assert template == [["human", "Q: {question}"]]
     assert isinstance(sampling, dict)
@@ -55,11 +55,11 @@ def test_what_is_given_goes_before_a_preset(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--preset", "essay"), "unknown preset 'essay'; choose auto, number"),
-        (("--format", "gsm9k"), "unknown format 'gsm9k'; choose auto, any, gsm8k"),
-        (("--preset", "auto", "--format", "any"), "--preset auto is for data sets that are recognized"),
-        (("--format", "nq-open"), "math500.jsonl, line 1 has no question (looked for question; it has problem"),
-        (("--format", "math500", "--answer-field", "level"), "the format math500 settles the fields"),
+        (("--preset", "essay"), "'essay'; choose auto, number"),
+        (("--format", "gsm9k"), "'gsm9k'; choose auto, any, gsm8k"),
+        (("--preset", "auto", "--format", "any"), "--preset auto"),
+        (("--format", "nq-open"), "math500.jsonl, line 1"),
+        (("--format", "math500", "--answer-field", "level"), "format math500"),
     ],
 )
 def test_what_does_not_fit_is_said_before_a_model_is_loaded(
@@ -76,5 +76,5 @@ def test_a_preset_that_needs_a_package_says_so_before_a_model_is_loaded(
     monkeypatch.setitem(sys.modules, "langchain_reasc_llama_cpp", None)
     monkeypatch.setattr("langchain_reasc.answers.mathematics.find_spec", lambda name: None)
     arguments = ("record", FILES / "math500.jsonl", "--preset", "auto", "--out", tmp_path / "p.sqlite")
-    assert "math-verify is not installed" in reasc(*arguments, code=1).stderr
-    assert "llama-cpp-python is not installed" in reasc(*arguments, "--answer", "auto", code=1).stderr
+    assert "math-verify" in reasc(*arguments, code=1).stderr
+    assert "llama-cpp-python" in reasc(*arguments, "--answer", "auto", code=1).stderr

@@ -94,7 +94,7 @@ def test_what_turns_out_to_take_too_much_ends_and_is_kept(data: Path) -> None:
 def test_what_has_taken_as_much_as_it_may_ends_and_goes_on_with_as_much_again(data: Path) -> None:
     limited = ("--max-tokens-total", 100, "--limit", 3)  # too few for the first questions to tell
     told = record(data, *limited, code=1).stderr
-    assert "--max-tokens-total allows 100 tokens, and 112 tokens are spent: what was recorded is kept" in told
+    assert "100 tokens, and 112 tokens" in told
     assert len(read_pool(data.with_name("p.sqlite")).questions) == 2
     record(data, *limited)
     assert len(read_pool(data.with_name("p.sqlite")).questions) == 3
@@ -121,7 +121,7 @@ def test_workers_elsewhere_are_ended_at_the_limit() -> None:
         given.append(one)  # type: ignore[arg-type]
         budget.add(drawn)
     assert given == ["a", "b", "c", "closed"]
-    with pytest.raises(ConfigurationError, match="allows 25 tokens, and 30 tokens are spent"):
+    with pytest.raises(ConfigurationError, match=r"25 tokens, .*30 tokens"):
         budget.check()
 
 

@@ -79,7 +79,7 @@ def test_yes_and_no_from_a_table(tmp_path: Path) -> None:
     path.write_text("qid,question,answer\n1,Is it?,True\n2,Was it?,false\n", encoding="utf-8")
     assert [question.references for question in read_data_set(path).questions] == [("yes",), ("no",)]
     path.write_text("qid,question,answer\n1,Is it?,True\n2,Was it?,perhaps\n", encoding="utf-8")
-    with pytest.raises(ConfigurationError, match=r"q\.csv, line 3: an answer of StrategyQA is true or false"):
+    with pytest.raises(ConfigurationError, match=r"q\.csv, line 3: .*StrategyQA"):
         read_data_set(path)
 
 

@@ -51,15 +51,15 @@ def test_questions_are_joined_by_key_or_id_or_input(
 def test_questions_of_one_pool_alone_are_left_out_and_said(tmp_path: Path) -> None:
     pair = joined(tmp_path, [record(at) for at in range(15)], [record(at) for at in range(3, 30)])
     assert len(pair.questions) == 12
-    assert pair.notes[0] == "12 questions joined by id; 18 questions are in one pool alone"
+    assert pair.notes[0].startswith("12 questions ") and "18 questions" in pair.notes[0]
 
 
 @pytest.mark.parametrize(
     ("large", "how", "error", "text"),
     [
-        ([record(at + 100) for at in range(20)], {}, PoolError, "0 of 20 questions in common"),
-        ([record(at, reference="8") for at in range(20)], {}, PoolError, "differ on 20 of 20 questions"),
-        ([record(at) for at in range(20)], {"price_ratio": 0.0}, ConfigurationError, "price-ratio must be above 0"),
+        ([record(at + 100) for at in range(20)], {}, PoolError, "0 of 20 questions"),
+        ([record(at, reference="8") for at in range(20)], {}, PoolError, "20 of 20 questions"),
+        ([record(at) for at in range(20)], {"price_ratio": 0.0}, ConfigurationError, "price-ratio"),
     ],
 )
 def test_what_does_not_go_together_is_refused(
@@ -73,14 +73,14 @@ def test_a_question_with_two_references_is_left_out(tmp_path: Path) -> None:
     large = [record(at, reference="8" if at == 3 else "7") for at in range(20)]
     pair = joined(tmp_path, [record(at) for at in range(20)], large)
     assert len(pair.questions) == 19 and pair.comparable
-    assert "1 questions have different references (question 'q3': '7' and '8') and are left out" in pair.notes
+    assert "(question 'q3': '7' and '8')" in " ".join(pair.notes)
 
 
 def test_letters_that_each_recording_shuffled_are_not_compared(tmp_path: Path) -> None:
     small = [record(at, reference="A", answer="A" if at % 2 else "B") for at in range(20)]
     large = [record(at, reference="C", answer="C" if at < 10 else "B") for at in range(20)]
     pair = joined(tmp_path, small, large)
-    assert not pair.comparable and any("answers of the two cannot be compared" in note for note in pair.notes)
+    assert not pair.comparable and any("cannot be compared" in note for note in pair.notes)
     same = [one.small[0].answer == one.large[0].answer for one in pair.questions]
     assert same == [at % 2 == 1 and at < 10 for at in range(20)], "right answers are equal, and no others"
 

@@ -14,8 +14,8 @@ from langchain_reasc.exceptions import PoolError
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ("PRAGMA user_version = 2", r"p\.sqlite was written by a newer version.*format 2, here is 1\); update"),
-        ("CREATE TABLE responses (text)", r"p\.sqlite is an SQLite database, but no pool"),
+        ("PRAGMA user_version = 2", r"p\.sqlite .*newer version.*format 2, here is 1"),
+        ("CREATE TABLE responses (text)", r"p\.sqlite .*no pool"),
     ],
     ids=["a pool of a later version", "another database"],
 )
@@ -49,5 +49,5 @@ def test_a_pool_that_was_cut_anywhere_is_refused(tmp_path: Path) -> None:
         *rng.integers(16, len(whole), 20).tolist(),
     ]:
         cut.write_bytes(whole[:size])
-        with pytest.raises(PoolError, match=r"cut\.sqlite: the file is damaged" if size > 15 else r"cut\.sqlite"):
+        with pytest.raises(PoolError, match=r"cut\.sqlite: .*damaged" if size > 15 else r"cut\.sqlite"):
             read_pool(cut)

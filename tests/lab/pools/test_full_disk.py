@@ -30,7 +30,7 @@ def test_a_quota_keeps_what_was_recorded_and_recording_goes_on(tmp_path: Path) -
     path = tmp_path / "p.sqlite"
     with files_no_larger_than(240_000):
         for _ in range(2):  # and still
-            with pytest.raises(PoolError, match=r"p.sqlite: it could not be written .*kept: make room, and go on from"):
+            with pytest.raises(PoolError, match=r"p.sqlite: .*make room"):
                 record(path)
         kept = read_pool(path)
     assert 5 < len(kept.questions) < len(QUESTIONS)
@@ -45,7 +45,7 @@ def test_a_pool_on_a_disk_that_may_only_be_read_is_read(disk: Path) -> None:
     record_pool(Guesser(), QUESTIONS[:3], path, samples=2)
     assert mounted("-o", "remount,ro", disk)
     assert len(read_pool(path).questions) == 3
-    with pytest.raises(PoolError, match=r"p\.sqlite: .*(readonly|unable to open).*its folder must be writable"):
+    with pytest.raises(PoolError, match=r"p\.sqlite: .*(readonly|unable to open).*writable"):
         record_pool(Guesser(), QUESTIONS, path, samples=2)
-    with pytest.raises(PoolError, match=r"new\.sqlite: .*unable to open.*its folder must be writable"):
+    with pytest.raises(PoolError, match=r"new\.sqlite: .*unable to open.*writable"):
         record_pool(Guesser(), QUESTIONS, disk / "new.sqlite", samples=2)

@@ -73,7 +73,7 @@ def test_a_killed_worker_costs_nothing_that_was_written(tmp_path: Path) -> None:
 
 def test_a_question_that_kills_its_worker_ends_the_run_and_leaves_what_there_is(tmp_path: Path) -> None:
     path = tmp_path / "p.sqlite"
-    with pytest.raises(SamplingError, match=r"the workers on Ray ended: .*run the same command again"):
+    with pytest.raises(SamplingError, match=r"Ray ended: .*run the same command"):
         record_pool(Guesser(hears=deadly), QUESTIONS, path, samples=1, workers=RayWorkers(count=1))
     before = content(read_pool(path))
     assert before and "q3" not in before
@@ -83,7 +83,7 @@ def test_a_question_that_kills_its_worker_ends_the_run_and_leaves_what_there_is(
 
 def test_a_model_that_cannot_be_sent_is_made_by_each_worker(tmp_path: Path) -> None:
     model, path = Guesser(hears=threading.Lock().acquire), tmp_path / "p.sqlite"  # no other process can have the lock
-    with pytest.raises(ConfigurationError, match=r"Guesser cannot be sent to workers.*make_model"):
+    with pytest.raises(ConfigurationError, match=r"Guesser .*make_model"):
         record_pool(model, QUESTIONS[:4], path, samples=1, workers=ON_TWO)
     pool = record_pool(model, QUESTIONS[:4], path, samples=1, workers=RayWorkers(make_model=Guesser))
     assert len(pool.questions) == 4

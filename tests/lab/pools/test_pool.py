@@ -48,11 +48,11 @@ def test_questions_that_cannot_be_graded_are_left_out(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "p.sqlite", question("a", response("7")), unknown)
     pool = read_pool(path)
     assert [held.id for held in pool.questions] == ["a"]
-    assert pool.notes[0] == "1 of 2 questions of p.sqlite have neither a reference nor a verdict and are left out"
+    assert pool.notes[0].startswith("1 of 2 questions of p.sqlite ")
     assert len(read_pool(path, labelled=["b"]).questions) == 2
-    with pytest.raises(PoolError, match="keeps no responses to a question 'c'"):
+    with pytest.raises(PoolError, match="question 'c'"):
         pool.messages("c")
-    with pytest.raises(PoolError, match="no question with a reference or a verdict"):
+    with pytest.raises(PoolError, match="no question"):
         read_pool(write_lines(path, unknown))
 
 

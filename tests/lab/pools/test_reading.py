@@ -36,7 +36,7 @@ def test_by_what_it_was_graded(tmp_path: Path) -> None:
     PoolStore.open(path).set_about({"grader": "numeric"})
     PoolStore.open(path).set_responses("q0", [{"correct": True}, {"correct": False}])
     [note] = [note for note in read_pool(path).notes if "graded by" in note]
-    assert note.startswith("p.sqlite was graded by numeric, but 4 responses were recorded since")
+    assert note.startswith("p.sqlite ") and "numeric" in note and "4 responses" in note
     for name in ("q1", "q2"):
         PoolStore.open(path).set_responses(name, [{"correct": True}, {"correct": False}])
     assert "p.sqlite was graded by numeric" in read_pool(path).notes

@@ -95,9 +95,7 @@ def test_what_is_no_pool_is_not_written(tmp_path: Path) -> None:
 
 def test_a_failing_model_keeps_what_was_complete(tmp_path: Path) -> None:
     path = tmp_path / "p.sqlite"
-    with pytest.raises(
-        SamplingError, match=r"2 of 2 samples of question 'q2' failed.*run the same command again"
-    ) as failed:
+    with pytest.raises(SamplingError, match=r"2 of 2 samples of question 'q2'.*run the same command") as failed:
         record_pool(Guesser(fails_on="question 2"), QUESTIONS, path, samples=2)
     assert isinstance(failed.value.failures[0], ConnectionError)
     assert PoolStore.open(path).ids() == {"q0": 2, "q1": 2}

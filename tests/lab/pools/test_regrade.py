@@ -42,7 +42,8 @@ def test_corrected_labels_count_and_nothing_is_drawn(tmp_path: Path) -> None:
     assert before.signals is not None
     signals = repr([before.signals.of_question(one.id) for one in before.questions])
     pool = record_pool(spent(), OTHERS, path, samples=8, on_notice=said.append)
-    assert said == [f"2 labels have changed since {path} was recorded; its responses are graded anew"]
+    [notice] = said
+    assert f"2 labels have changed since {path}" in notice
     for held, then, asked in zip(pool.questions, before.questions, OTHERS, strict=True):
         assert held.reference in (asked.reference, "6.0")
         assert [one.correct for one in held.responses] == [one.answer == asked.reference for one in then.responses]
@@ -59,7 +60,7 @@ def test_another_extractor_looks_again_in_the_stored_text(tmp_path: Path) -> Non
     PoolStore.open(path).set_responses("q0", [{"answer_span": (0, 1)}])
     pool = record_pool(spent(), QUESTIONS, path, samples=3, answer="regex:(It)", on_notice=said.append)
     assert {one.answer for held in pool.questions for one in held.responses} == {"It"}
-    assert "found by 'boxed'" in said[0] and "12 changed" in said[0] and "record anew for a score of them" in said[1]
+    assert "'boxed'" in said[0] and "12 changed" in said[0] and "record anew" in said[1]
     assert pool.metadata["answer"] == "regex:(It)"
     assert record_pool(spent(), QUESTIONS, path, samples=3, answer="boxed").questions == boxed.questions
 
@@ -74,7 +75,7 @@ def test_answers_found_by_another_version_are_found_again(tmp_path: Path, versio
     assert path.read_bytes() == before
     if version:  # without one, they are taken as they are
         assert read.questions == fresh.questions
-        assert "looked for again in the stored text, and 8 changed" in read.notes[0]
+        assert "and 8 changed" in read.notes[0]
     again = record_pool(spent(), QUESTIONS, path, samples=2)
     assert again.questions == fresh.questions
     assert again.metadata["extraction_version"] == EXTRACTION_VERSION
@@ -86,14 +87,14 @@ def test_a_pattern_that_takes_too_long_ends_soon(tmp_path: Path, monkeypatch: py
     text, pattern = "a" * 80, r"regex:(?:a|aa)+: (\d+)"
     questions = [question(f"q{at}", *[response("7", text=text, finish_reason="stop")] * 4) for at in range(50)]
     about = {"metadata": {"answer": pattern, "extraction_version": 1}}
-    with pytest.raises(PoolError, match=r"takes too long over 3 responses to question 'q0'.*Record it anew"):
+    with pytest.raises(PoolError, match=r"3 responses to question 'q0'.*Record it anew"):
         read_pool(write_lines(tmp_path / "p.sqlite", about, *questions))
 
 
 def test_without_its_text_a_response_of_another_version_is_refused(tmp_path: Path) -> None:
     about = {"metadata": {"answer": "auto", "extraction_version": 1}}
     path = write_lines(tmp_path / "p.sqlite", about, question("a", response("7")))
-    with pytest.raises(PoolError, match=r"version 1 of the extraction rules, here is .* without its text.*Record it"):
+    with pytest.raises(PoolError, match=r"version 1 .*Record it"):
         read_pool(path)
 
 
@@ -105,12 +106,12 @@ def test_what_a_function_found_cannot_be_found_again(tmp_path: Path) -> None:
     record_pool(Guesser(), QUESTIONS[:2], path, samples=2, answer=mine)
     assert len(record_pool(Guesser(), QUESTIONS, path, samples=2, answer=mine).questions) == 4
     record_pool(Guesser(), QUESTIONS, tmp_path / "other.sqlite", samples=2, answer="boxed")
-    with pytest.raises(PoolError, match=r"by 'boxed' .*, now they are to be found by the function 'mine'"):
+    with pytest.raises(PoolError, match=r"'boxed' .*function 'mine'"):
         record_pool(spent(), QUESTIONS, tmp_path / "other.sqlite", samples=2, answer=mine)
     _aged(path, extraction_version=1)
-    with pytest.raises(PoolError, match="no extractor is named in its metadata"):
+    with pytest.raises(PoolError, match="no extractor"):
         read_pool(path)
-    with pytest.raises(PoolError, match="A function may look at more of a response than is stored"):
+    with pytest.raises(PoolError, match="A function may"):
         record_pool(spent(), QUESTIONS, path, samples=2, answer=mine)
     found = record_pool(spent(), QUESTIONS, path, samples=2, answer="boxed")
     assert {one.answer for held in found.questions for one in held.responses} <= {"5", "6", "7"}
@@ -120,7 +121,7 @@ def test_a_question_under_another_name_is_not_paid_for_twice(tmp_path: Path) -> 
     path = tmp_path / "p.sqlite"
     record_pool(Guesser(), QUESTIONS, path, samples=1)
     renamed = [replace(QUESTIONS[1], id="other"), *QUESTIONS[2:]]
-    with pytest.raises(PoolError, match="'question 1' as 'q1', now its id is 'other'; it would be paid for a second"):
+    with pytest.raises(PoolError, match=r"'question 1' as 'q1', .*'other'"):
         record_pool(spent(), renamed, path, samples=1)
     twin = [*QUESTIONS, replace(QUESTIONS[1], id="twin")]
     assert len(record_pool(Guesser(), twin, path, samples=1).questions) == 5, "the same text may be asked twice"

@@ -52,9 +52,9 @@ def data(tmp_path: Path) -> Path:
 
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, data: Path, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingExtraError, match=r"ray is not installed.*langchain-reasc\[ray\]"):
+    with pytest.raises(MissingExtraError, match=r"ray .*langchain-reasc\[ray\]"):
         record_pool(Guesser(), labelled(1), tmp_path / "p.sqlite", samples=1, workers=RayWorkers())
     refused = reasc("record", data, "--out", tmp_path / "c.sqlite", "--ray", "local", code=1)
     assert "langchain-reasc[ray]" in refused.stderr and not (tmp_path / "c.sqlite").exists()
     refused = reasc("record", data, "--out", tmp_path / "c.sqlite", "--ray-workers", "2", code=1)
-    assert refused.stderr == "error: --ray-workers goes with --ray\n"
+    assert "--ray-workers goes with --ray" in refused.stderr

@@ -149,7 +149,8 @@ def test_models_inside_chains_are_asked_too(runner: Any, wrap: Any, name: str) -
         model = wrap(provider.model(served.root, cache=InMemoryCache()))
         result = runner.solve(reading(model), "q", {"configurable": {"t": 0.5}})
         assert len(served.requests) == 4  # and no cache had them
-    assert (result.answer, result.notices) == ("42", ("the gate is closed: closed by the test",))
+    (notice,) = result.notices
+    assert result.answer == "42" and "closed by the test" in notice
     assert all(response.score is not None for response in result.responses)
 
 
@@ -160,7 +161,8 @@ def test_a_temperature_of_0_in_a_call_is_reported_too(runner: Any) -> None:
         assert [notice.split(" ")[1] for notice in result.notices[:2]] == ["temperature=0", "n=2"]
         assert {request["temperature"] for request in served.requests} == {0}
         assert not any("n" in request for request in served.requests)
-        assert runner.solve(reasc, "q").notices == ("no calibration: counting votes (finite horizon)",)
+        (notice,) = runner.solve(reasc, "q").notices
+        assert "finite horizon" in notice
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,7 @@ def test_a_temperature_of_0_in_a_call_is_reported_too(runner: Any) -> None:
 )
 def test_wherever_n_stands_it_is_set_aside(model: Any) -> None:
     source = prepare_model(model())
-    assert "n=3 was set aside" in source.notices[0]
+    assert "n=3" in source.notices[0]
     assert prepare_model(source.model.bind(**source.kwargs)).notices == ()
 
 

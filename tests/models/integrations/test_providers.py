@@ -47,7 +47,7 @@ def test_logprobs_and_usage_arrive_whole(runner: Any, provider: Provider) -> Non
 def test_without_logprobs_it_is_refused_beforehand_or_counted(runner: Any, provider: Provider) -> None:
     with serving(provider.wire) as served:
         model = provider.model(served.root)
-        with pytest.raises(LogprobsUnavailable, match=rf"{type(model).__name__} returns no logprobs: .*on_missing"):
+        with pytest.raises(LogprobsUnavailable, match=rf"{type(model).__name__} .*on_missing"):
             reasc(model)
         assert not served.requests
         result = runner.solve(reasc(model, on_missing_confidence="count"), "q")
@@ -66,9 +66,9 @@ def test_votes_are_counted_with_seeds_moved_on_and_a_temperature_of_0_reported(
         prepare_model(model)  # again
     assert (result.answer, result.decision.samples, result.failures) == ("42", 4, ())
     temperature, counting = result.notices
-    assert [record.getMessage() for record in caplog.records if "every sample" in record.message] == [temperature]
-    assert re.match(rf"{type(model).__name__}: temperature=(0|1e-08) makes every sample the same", temperature)
-    assert counting == "no calibration: counting votes (finite horizon)"
+    assert [record.getMessage() for record in caplog.records if "temperature=" in record.message] == [temperature]
+    assert re.match(rf"{type(model).__name__}: temperature=(0|1e-08) ", temperature)
+    assert "finite horizon" in counting
     assert not any("logprobs" in str(request) for request in served.requests)
     if provider.seed_of:
         assert sorted(map(provider.seed_of, served.requests)) == [3, 4, 5, 6]
@@ -121,7 +121,7 @@ def test_a_stream_that_breaks_off_is_no_whole_response(runner: Any, provider: Pr
         exchange.stream = half  # type: ignore[method-assign]
         await provider.wire(exchange)
 
-    with serving(broken) as served, pytest.raises(SamplingError, match="the stream ended without a finish reason"):
+    with serving(broken) as served, pytest.raises(SamplingError, match="finish reason"):
         runner.invoke(ReASCRunnable(model=provider.model(served.root)), "q")
 
 
@@ -133,4 +133,4 @@ def test_a_prompt_that_gemini_blocks_is_filtered(runner: Any) -> None:
     with serving(blocked) as served:
         model = PROVIDERS["ChatGoogleGenerativeAI"].model(served.root)
         result = runner.solve(ReASCRunnable(model=model, max_samples=2), "q")
-    assert "2 of 2 responses cast no vote: stopped by a content filter (2)" in result.notices
+    assert any("content filter (2)" in notice for notice in result.notices)

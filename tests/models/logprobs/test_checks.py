@@ -25,11 +25,11 @@ def read(*tokens: tuple[Any, Row], text: str = "") -> TokenLogprobs:
 
 def left_out() -> Iterator[tuple[tuple[Any, Row], str]]:
     """An odd token, and the notice of it."""
-    yield from (((odd, [-0.1, -3.0]), "no log-probability (null or NaN)") for odd in NONE)
-    yield from (((odd, [-0.1, -3.0]), "that no generated token can have") for odd in SENTINELS)
-    yield from (((-0.5, [-0.5, none]), "fewer alternatives than the others") for none in (None, "null"))
-    yield from ((token, "sum to more than 1") for token in ABOVE_ONE)
-    yield (0.0, [0.0, 0.0]), "certain (0.0) without an alternative that is not"
+    yield from (((odd, [-0.1, -3.0]), "null or NaN") for odd in NONE)
+    yield from (((odd, [-0.1, -3.0]), "generated token") for odd in SENTINELS)
+    yield from (((-0.5, [-0.5, none]), "fewer alternatives") for none in (None, "null"))
+    yield from ((token, "more than 1") for token in ABOVE_ONE)
+    yield (0.0, [0.0, 0.0]), "certain (0.0)"
 
 
 @pytest.mark.parametrize(("odd", "says"), list(left_out()))
@@ -37,31 +37,31 @@ def test_an_odd_token_is_left_out_with_a_notice(odd: tuple[Any, Row], says: str)
     found = read(*sound(5), odd, *sound(4))
     assert (found.chosen.tolist(), found.alternatives.shape) == ([-0.5] * 9, (9, 2))
     [notice] = found.notices
-    assert says in notice and "left out of the confidence" in notice
+    assert says in notice
 
 
 def refused() -> Iterator[tuple[Tokens, str]]:
     """Tokens, and why they give no confidence."""
     for odd in NONE + SENTINELS:  # more than one token in ten
-        why = r"2 of 19 tokens (carry no log-prob|have a log-probability that no)"
+        why = "2 of 19 tokens"
         yield [*sound(17), (odd, [-0.1, -3.0]), (odd, None)], why
         yield [(odd, [-0.1, -3.0])], "1 of 1 tokens"
-    yield from (([*sound(10), odd, odd], "2 of 12 tokens have alternatives whose prob") for odd in ABOVE_ONE)
-    yield [*sound(10), (None, [-0.5, -1.5]), (-0.1, [-0.1, -0.1])], "1 of 12 tokens have alternatives"  # of all kinds
+    yield from (([*sound(10), odd, odd], "2 of 12 tokens") for odd in ABOVE_ONE)
+    yield [*sound(10), (None, [-0.5, -1.5]), (-0.1, [-0.1, -0.1])], "1 of 12 tokens"  # of all kinds
     for bad in (0.0011, math.inf, "7", np.float32(0.5)):
         for token in ((bad, [-1.0, -2.0]), (-1.0, [-1.0, bad])):
-            yield [*sound(30), token], f"{float(bad):g} as a log-probability, which is none"
-    yield [(0.9, [0.9, 0.05]), (0.4, [0.6, 0.4])], "these look like probabilities"
+            yield [*sound(30), token], f"{float(bad):g} as a log-probability"
+    yield [(0.9, [0.9, 0.05]), (0.4, [0.6, 0.4])], "look like probabilities"
     for row in ([0.0], [0.0, 0.0], None):
         for zeros in ([(0.0, row)] * 2, [(-0.3, row and [-0.3, -1.5]), *[(0.0, row)] * 9]):
             yield zeros, "speculative decoding"
-    yield [(-0.3, [-0.3]), *[(0.0, [])] * 7], "7 of 8 tokens are certain"
+    yield [(-0.3, [-0.3]), *[(0.0, [])] * 7], "7 of 8 tokens"
     for zeros in (
         [*[(0.0, None)] * 10, (None, None)],
         [(0.0, [0.0, -math.inf])] * 10,  # after truncation to the likeliest token
         [(-4.4, None), *[(0.0, None)] * 3],
     ):
-        yield zeros, "every token logprob is exactly"
+        yield zeros, "every token logprob"
 
 
 @pytest.mark.parametrize(("tokens", "why"), list(refused()))
@@ -98,7 +98,7 @@ def test_alternatives_too_unlikely_to_report(odd: Any) -> None:
     # Many of them are what a truncated distribution leaves; an alternative of probability 0 adds nothing to entropy.
     found = read(*sound(5), *[(-0.5, [-0.5, odd]) for _ in range(3)])
     assert "raw_logprobs" in found.withheld["top_k"] and "neg_entropy" not in found.withheld
-    assert "".join(found.notices).startswith("no 'top_k' signal: more than one alternative in ten")
+    assert "".join(found.notices).startswith("no 'top_k' signal")
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_an_end_token_without_a_logprob_is_left_out_however_short_the_response(o
     answer = AIMessage("7", response_metadata={"logprobs": {"content": content}})
     found = token_logprobs_of(answer)
     assert found.chosen.tolist() == [-0.5]
-    assert "".join(found.notices).startswith("the end token carries no log-probability")
+    assert "end token" in "".join(found.notices)
     content[-1]["logprob"] = -0.1
     assert token_logprobs_of(answer).chosen.tolist() == [-0.5, -0.1]
     with pytest.raises(LogprobsUnavailable, match="1 of 1 tokens"):
@@ -130,7 +130,7 @@ def test_an_end_token_without_a_logprob_is_left_out_however_short_the_response(o
 
 
 def test_tokens_that_spell_a_part_of_the_response_are_refused() -> None:
-    with pytest.raises(LogprobsUnavailable, match="5 tokens, which spell 5 of the response's 20 bytes"):
+    with pytest.raises(LogprobsUnavailable, match=r"5 tokens, .*20 bytes"):
         read(*sound(5), text="x" * 20)
     assert len(read(*sound(18), text="x" * 20).chosen) == 18
 
@@ -149,7 +149,7 @@ def saying(text: str, *pieces: str) -> AIMessage:
     ],
 )
 def test_tokens_of_another_text_are_refused(text: str, pieces: list[str]) -> None:
-    with pytest.raises(LogprobsUnavailable, match="are of another text than the response: their tokens spell"):
+    with pytest.raises(LogprobsUnavailable, match="another text"):
         token_logprobs_of(saying(text, *pieces))
 
 

@@ -60,7 +60,7 @@ def test_a_model_without_logprobs_leaves_no_signals(tmp_path: Path) -> None:
 
 def test_a_pool_is_not_continued_at_another_k(tmp_path: Path) -> None:
     recorded(tmp_path, lambda at: 4, questions=3)
-    with pytest.raises(PoolError, match="recorded with top_k 4 behind its signals, now it is 3"):
+    with pytest.raises(PoolError, match=r"top_k 4.* 3"):
         recorded(tmp_path, lambda at: 3)
     assert len(recorded(tmp_path, lambda at: 4).questions) == 6
 
