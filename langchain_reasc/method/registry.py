@@ -99,7 +99,7 @@ def _parameters(kind: type[Any]) -> dict[str, bool]:
     return parameters
 
 
-def _build(rule: type[Any], given: Mapping[str, object]) -> Any:
+def _build(rule: type[Any], given: Mapping[str, Any]) -> Any:
     """Build a rule. Parameters that are not its own belong to ``statistics``."""
     own = {field.name for field in fields(rule)}
     arguments = {name: value for name, value in given.items() if name in own}
