@@ -131,7 +131,7 @@ def _names(paths: Sequence[Path]) -> list[str]:
     """Return the files' names without ending, with as many folders before them as make them different."""
     parts = [path.resolve().with_suffix("").parts for path in paths]
     for depth in range(1, max(map(len, parts)) + 1):
-        names = ["/".join(one[-depth:]) for one in parts]
+        names = ["/".join(folders[-depth:]) for folders in parts]
         if len(set(names)) == len(names):
             return names
     return [str(path) for path in paths]  # they differ in their endings alone

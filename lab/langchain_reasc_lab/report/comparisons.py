@@ -299,20 +299,20 @@ def _controls(study: Study) -> dict[RowKey, Outcomes]:
     cap = Cap(settings.max_samples)
 
     def methods_of(split: Split) -> Iterator[Method]:
-        made = study.calibrated(split)
-        if made.measure is None:
-            yield method_by(made.offline, best, spec, None, settings)
+        calibrated = study.calibrated(split)
+        if calibrated.measure is None:
+            yield method_by(calibrated.offline, best, spec, None, settings)
         else:  # with a temperature next to nothing, all the weight is on the highest score
             rule = CISC(temperature=sys.float_info.min, on_missing_confidence="count")
-            yield Method(best, rule | cap, spec, made.measure)
+            yield Method(best, rule | cap, spec, calibrated.measure)
         by_default = partial(safeguarded_rule, budget=settings.max_samples)
-        yield method_by(made.offline, SAFEGUARDED, spec, made.measure, settings, by_default)
+        yield method_by(calibrated.offline, SAFEGUARDED, spec, calibrated.measure, settings, by_default)
 
     def weigh_all(rule: ReASC) -> StoppingRule:
         return _ALONE[STAGE_2](rule) & cap
 
-    made = study.compare(methods_of, equal_cost={SAFEGUARDED: _EQUAL_COST[SAFEGUARDED]})
-    return made | study.variants({**_ALONE, _TOGETHER: weigh_all})
+    outcomes = study.compare(methods_of, equal_cost={SAFEGUARDED: _EQUAL_COST[SAFEGUARDED]})
+    return outcomes | study.variants({**_ALONE, _TOGETHER: weigh_all})
 
 
 def _against(study: Study, row: str) -> Iterator[tuple[str, RowKey]]:

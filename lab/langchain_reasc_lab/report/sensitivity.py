@@ -86,13 +86,13 @@ def p_target(studies: Sequence[Study]) -> Table:
 def scale(studies: Sequence[Study]) -> Table:
     """Return Stage 2 at other scales of its weights, behind the same gate."""
     cost = Cost.of(studies)
-    shown = {f"{one:g}": one for one in SCALES}
+    shown = {f"{value:g}": value for value in SCALES}
 
     def scaled(rule: ReASC, scale: float) -> StoppingRule:
         return replace(rule, statistics=replace(rule.statistics, scale=scale))
 
     def block(study: Study) -> Block:
-        outcomes = study.variants({name: partial(scaled, scale=one) for name, one in shown.items()})
+        outcomes = study.variants({name: partial(scaled, scale=value) for name, value in shown.items()})
         return _rows(study, cost, outcomes, shown)
 
     note = "The gate does not depend on λ. At λ = 0 every vote counts one, which is the gate alone."
@@ -114,8 +114,9 @@ def calibration_size(studies: Sequence[Study]) -> Table:
             yield from (method for method in counting(settings) if method.name == ASC_ROW)
             for size in sizes:
                 first = replace(split, calibration=split.calibration[:size])
-                made = calibrated_on(study.pool, study.scores, first, spec, settings, unlabelled_too=False)
-                yield method_by(made.offline, *study.variant_key(OFFLINE, str(size)), made.measure, settings)
+                calibrated = calibrated_on(study.pool, study.scores, first, spec, settings, unlabelled_too=False)
+                key = study.variant_key(OFFLINE, str(size))
+                yield method_by(calibrated.offline, *key, calibrated.measure, settings)
 
         outcomes = study.compare(methods_of, arranged=arranged)
         results = Results(study, outcomes, cost)

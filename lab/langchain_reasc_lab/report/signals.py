@@ -218,7 +218,7 @@ def separation(studies: Sequence[Study]) -> Table:
 
 def _separation(study: Study) -> Block:
     right, width = _right(study), window_for(study)
-    candidates = [one for score in _SCORES for one in signal_measures(study, score, width)]
+    candidates = [measure for score in _SCORES for measure in signal_measures(study, score, width)]
     measures: list[Measure | str] = []
     notes: dict[str, None] = {}
     for measure in candidates:
@@ -233,7 +233,9 @@ def _separation(study: Study) -> Block:
         voting = judged(study, measure, voting=True)
         within = mean_auroc(auroc_per_question(voting)[0]) if voting else None
         rows.append((*_names(measure), *_separations(study, measure), _estimate(within)))
-    mixed = sum(len({bool(one.correct) for one in each.responses}) > 1 for each in study.pool.questions)
+    mixed = 0
+    for question in study.pool.questions:
+        mixed += len({bool(response.correct) for response in question.responses}) > 1
     summary = (
         f"{study.name}: {right.sum()} right and {(~right).sum()} wrong responses; {mixed} of "
         f"{len(study.pool.questions)} questions have both. Groups are of {width} tokens, which "
@@ -256,7 +258,9 @@ def window(studies: Sequence[Study]) -> Table:
 def _windows(study: Study) -> Block:
     _right(study)
     signals, questions = study.pool.signals, study.pool.questions
-    longest = max((int(max(signals.lengths(one.id))) for one in questions), default=0) if signals else 0
+    longest = 0
+    if signals:
+        longest = max((int(max(signals.lengths(question.id))) for question in questions), default=0)
     if not longest:
         raise PoolError("it has no token signals, without which a score cannot be made anew with another window")
     # one beyond the longest response, whose score is the plain mean
@@ -345,12 +349,12 @@ def _bins(study: Study) -> Block:
         number = np.searchsorted(bounds[1:-1], scores, side="right")
         accuracies = []
         for at in range(BINS):
-            here = number == at
+            in_bin = number == at
             accuracy = None
-            if here.any():
-                accuracy = exact_of_alike(scored.right[here], scored.question[here]).percent
+            if in_bin.any():
+                accuracy = exact_of_alike(scored.right[in_bin], scored.question[in_bin]).percent
                 accuracies.append(accuracy.value)
-            rows.append((kind, at + 1, float(bounds[at]), float(bounds[at + 1]), int(here.sum()), accuracy))
+            rows.append((kind, at + 1, float(bounds[at]), float(bounds[at + 1]), int(in_bin.sum()), accuracy))
         rises = all(low < high for low, high in pairwise(accuracies))
         notes.append(
             f"{study.name}, {kind}: by {measure}, accuracy {'rises' if rises else 'does not rise'} from bin to bin."
