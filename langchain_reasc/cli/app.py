@@ -5,13 +5,12 @@ from inspect import cleandoc
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 from typer.main import get_group
 
 from langchain_reasc._version import __version__
 from langchain_reasc.cli import ask, calibrate, inspect, probe
 from langchain_reasc.cli.console import prepare_streams, print_error, stderr
-from langchain_reasc.cli.help import Command, command_showing
+from langchain_reasc.cli.help import Command, Group, command_showing
 from langchain_reasc.cli.options import with_groups
 from langchain_reasc.exceptions import ConfigurationError, ReASCError, how_to_install
 
@@ -36,7 +35,7 @@ More reliable answers from a language model, for fewer tokens (ReASC).
 
 [bold]reasc report pool.sqlite --out report.md[/]    the paper's tables and figures on them
 
-[bold]reasc pool show pool.sqlite[/]    what does it contain, and what did it cost?
+[bold]reasc pool show pool.sqlite[/]    what does it hold, and how many tokens did it take?
 
 [bold]reasc probe http://localhost:8000/v1[/]    what does a server support?
 
@@ -47,7 +46,7 @@ More reliable answers from a language model, for fewer tokens (ReASC).
 _HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
 
-class _Commands(TyperGroup):
+class _Commands(Group):
     """A typer app that prints the library's errors in one line, and exits with a code."""
 
     def __init__(self, **options: Any) -> None:
@@ -113,6 +112,7 @@ def _registered() -> typer.Typer:
             )
             continue
         several = typer.Typer(
+            cls=Group,
             help=_reflowed(command.__doc__ or ""),
             rich_markup_mode="rich",
             no_args_is_help=True,

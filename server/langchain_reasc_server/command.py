@@ -69,7 +69,7 @@ def serve(
     ] = "text",
     check: Annotated[
         bool,
-        typer.Option("--check", help="Print the options and their sources, ask the upstream server, and exit."),
+        typer.Option(help="Print the options and their sources, ask the upstream server, and exit."),
     ] = False,
 ) -> None:
     """Serve OpenAI's API in front of any model, with answers that are voted on.

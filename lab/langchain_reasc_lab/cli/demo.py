@@ -60,9 +60,7 @@ def demo(
             callback=lambda given: given and output_folder(given),
         ),
     ] = None,
-    plot: Annotated[
-        bool, typer.Option("--plot", help="Draw accuracy against tokens, and the Beta posteriors.")
-    ] = False,
+    plot: Annotated[bool, typer.Option(help="Draw accuracy against tokens, and the Beta posteriors.")] = False,
     p_target: PTarget = 0.9,
     seed: Annotated[
         int,

@@ -29,7 +29,7 @@ class EscalationOptions:
         float, typer.Option(metavar="N", help="What a token of the large model costs, in tokens of the small one.")
     ] = 10.0
     flat_cost: Annotated[
-        bool, typer.Option("--flat-cost", help="All answers of a model cost the same; --price-ratio is of answers.")
+        bool, typer.Option(help="All answers of a model cost the same; --price-ratio is of answers.")
     ] = False
     within: Annotated[
         list[float] | None,

@@ -34,7 +34,7 @@ def grade(
     data: Annotated[
         Path | None, typer.Option("--data", metavar="DATA", help="Take the right answers from this file.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would change, and change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option(help="Print what would change, and change nothing.")] = False,
     tolerance: Annotated[
         float | None,
         typer.Option(metavar="SHARE", help=r"numeric: how far numbers may differ, such as 0.001. \[default: 0.0001]"),

@@ -50,9 +50,7 @@ def record(
     ray_workers: Annotated[
         int | None, typer.Option(min=1, help=r"Workers; each has --concurrency. \[default: 2]")
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print how many tokens it is expected to take, and stop.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option(help="Print how many tokens it is expected to take, and stop.")] = False,
     max_tokens_total: Annotated[
         int | None, typer.Option(min=1, help="Do not begin, nor go on, beyond so many tokens.")
     ] = None,
