@@ -28,9 +28,7 @@ def replay(
     signals: AllSignals = None,
     controls: Annotated[
         bool,
-        typer.Option(
-            "--controls", help="Rows of ASC at the cost of ReASC's, and with 4 samples at once; how good P(correct) is."
-        ),
+        typer.Option(help="Rows of ASC at the cost of ReASC's, and with 4 samples at once; how good P(correct) is."),
     ] = False,
     rules: Annotated[
         str,
