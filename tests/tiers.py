@@ -17,8 +17,10 @@ from typing import Any
 
 import pytest
 
-FULL_FIXTURES = frozenset(("disk", "real_server", "site"))
+FULL_FIXTURES = frozenset(("child", "disk", "real_server", "site", "trials"))
 """Fixtures that start a process or a real server."""
+FULL_FOLDERS = frozenset(("benchmarks",))
+"""Folders whose tests compute for long."""
 
 _WAY_PARAMETERS = ("runner", "face", "run", "mode", "is_async")
 """Parameters of tests and fixtures that say whether a test runs in an event loop."""
@@ -31,7 +33,7 @@ def mark(items: list[pytest.Item]) -> None:
     items[:] = [item for item in items if not (_way(item) == "async" and item.get_closest_marker("sync_only"))]
     cases = defaultdict[str, dict[str, pytest.Item]](dict)
     for item in items:
-        if FULL_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+        if item.path.parent.name in FULL_FOLDERS or FULL_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.full)
         if way := _way(item):
             cases[_case(item, way)][way] = item

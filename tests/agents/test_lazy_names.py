@@ -24,6 +24,7 @@ def test_an_older_langchain_core_is_named_when_a_decision_model_is_made(monkeypa
     assert "pip install 'langchain-core>=1.8'" in str(raised.value)
 
 
+@pytest.mark.full
 def test_agents_are_not_imported_with_the_rest() -> None:
     code = "import sys, langchain_reasc; sys.exit(any('langchain_reasc.agents' in name for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], timeout=600).returncode == 0

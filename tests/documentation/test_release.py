@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 import yaml
 
 from langchain_reasc import __version__
@@ -45,6 +46,7 @@ def metadata(**environment: str) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
+@pytest.mark.full
 def test_the_links_of_a_release_lead_to_files_of_its_version() -> None:
     repository = "https://github.com/owner/name"
     release = metadata(REPOSITORY=repository)
@@ -59,6 +61,7 @@ def test_the_links_of_a_release_lead_to_files_of_its_version() -> None:
     assert '\npip install "langchain-reasc[openai]"\n' in release["readme"]["text"]
 
 
+@pytest.mark.full
 def test_a_build_without_a_repository_changes_nothing() -> None:
     usual = metadata(REPOSITORY="")
     assert usual["readme"]["text"] == (ROOT / "README.md").read_text(encoding="utf-8") and not usual.get("urls")

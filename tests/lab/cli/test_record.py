@@ -152,6 +152,7 @@ def test_a_cost_needs_prices(data: Path) -> None:
     assert "--max-cost goes with --prices" in record(data, "--max-cost", 1, code=1).stderr
 
 
+@pytest.mark.full
 def test_ctrl_c_in_the_middle_leaves_a_bill_and_goes_on(data: Path) -> None:
     out, prices = data.with_name("p.sqlite"), data.with_name("prices.json")
     command = ["record", data, "--out", out, "--samples", 2, "--prices", prices]
