@@ -18,6 +18,8 @@ LLAMA_CPP := $(shell sed -n 's/^llama-cpp = \["\([^"]*\)".*/\1/p' pyproject.toml
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PYTEST := $(BIN)/python -m pytest
+IN_TWO := -n 2 --dist worksteal --benchmark-disable
 
 # The lowest versions that pyproject.toml allows, in a virtual environment of their own, and what is tested with them.
 comma := ,
@@ -29,11 +31,12 @@ LOWEST_TESTS := tests/test_imports.py \
   $(addprefix tests/backends/llama_cpp/,test_chat_model.py test_model_files.py test_page.py test_tools.py) \
   $(filter-out tests/agents/test_standard.py,$(wildcard tests/agents/test_*.py))
 
-.PHONY: help demo test test-slow test-lowest lint docs dist format types bench clean always
+.PHONY: help demo test test-all test-slow test-lowest lint docs dist format types bench clean always
 
 help:
 	@echo "make demo    install, then run the shipped model through pass@1, SC, ESC, ASC and ReASC"
-	@echo "make test    install, then run the tests;  make test-slow  those that take long, and some with the lowest versions"
+	@echo "make test    install, then run the fast tests;  make test-all  also those that start processes and servers"
+	@echo "make test-slow  those that take long, and some with the lowest versions"
 	@echo "make lint    style and types;  make format  rewrite to style;  make bench  measures beside other engines"
 	@echo "make docs    the documentation as a site, in build/site;  make dist  what a release uploads"
 
@@ -51,14 +54,19 @@ demo: $(VENV)/.demo
 	  '  $(BIN)/reasc report demo-output/test-pool.sqlite    every table' \
 	  '  $(BIN)/reasc --help'
 
-# Two processes at a time. Each test that waits leaves its core to the other; more would fall over each other's time limits.
+# The fast tier (tests/tiers.py), in two processes: a test that waits leaves its core to the other one, and more would
+# fall over each other's time limits.
 test: $(VENV)/.test
-	@$(BIN)/python -m pytest -n 2 --dist worksteal --benchmark-disable
+	@$(PYTEST) $(IN_TWO) -m 'not slow and not full' --hypothesis-profile=fast
+
+# What the fast tier leaves out, and the properties again with more examples; `make test test-all` runs `test` once.
+test-all: test
+	@$(PYTEST) $(IN_TWO) -m '(full or hypothesis) and not slow'
 
 test-slow: $(VENV)/.test test-lowest
 	@$(PIP) install --group browser --group docs --group ray
-	@$(BIN)/python -m pytest -m slow
-	@$(BIN)/python -m pytest -m 'hypothesis and not slow' --hypothesis-profile=thorough
+	@$(PYTEST) -m slow
+	@$(PYTEST) -m 'hypothesis and not slow' --hypothesis-profile=thorough
 
 test-lowest: $(VENV)/.lowest
 	@$(LOWEST)/bin/python -m pytest -p no:cacheprovider $(LOWEST_TESTS)

@@ -5,7 +5,7 @@ import os
 import signal
 import sqlite3
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 
 import certifi
 import pytest
+import tiers
 from disks import mounted
 from hypothesis import HealthCheck, settings
 
@@ -21,7 +22,7 @@ for _threads in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")
 
 # No deadline and no word on slow examples (machines are shared), and no example database (a test run leaves nothing).
-for _profile, _examples in (("thorough", 100), ("quick", 20)):
+for _profile, _examples in (("thorough", 100), ("usual", 20), ("fast", 5)):
     settings.register_profile(
         _profile,
         deadline=None,
@@ -30,10 +31,20 @@ for _profile, _examples in (("thorough", 100), ("quick", 20)):
         max_examples=_examples,
         print_blob=True,
     )
-settings.load_profile("quick")
+settings.load_profile("usual")
 
 # A background job inherits that Ctrl-C is ignored, and so would the processes that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    tiers.mark(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    with tiers.running(item):
+        return (yield)
 
 
 def pytest_collection_finish() -> None:
@@ -69,6 +80,15 @@ def _no_waiting_for_the_disk() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sqlite3, "connect", connected)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _tiers() -> Iterator[None]:
+    """Tests of the fast tier start no process, and read mathematics in this one."""
+    with pytest.MonkeyPatch.context() as patch:
+        tiers.guard(patch)
+        tiers.in_this_process(patch)
         yield
 
 

@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.full  # a process imports all
+
 ALL = """
 import importlib, pkgutil, sys
 for package in sys.argv[1:]:

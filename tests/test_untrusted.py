@@ -97,6 +97,7 @@ main()
 """
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no devices and no pipes with names here")
 def test_a_device_and_a_pipe_that_nobody_writes_to_are_refused_at_once(tmp_path: Path) -> None:
     device, pipe = tmp_path / "device", tmp_path / "pipe"

@@ -112,6 +112,7 @@ def test_nothing_waits_for_the_default_pool(make: Callable[[], Any]) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.full
 def test_the_loop_goes_on(tmp_path: Path) -> None:
     state = tmp_path / "state.sqlite"
     measures, store = candidate_measures(["top_k", "neg_entropy"]), ObservationStore.create(state)

@@ -8,6 +8,7 @@ import pytest
 import langchain_reasc
 
 
+@pytest.mark.full
 def test_agents_are_not_imported_with_the_rest() -> None:
     code = "import sys, langchain_reasc; sys.exit(any('langchain_reasc.agents' in name for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], timeout=600).returncode == 0

@@ -14,7 +14,8 @@ from langchain_reasc.answers import extractor, vote_of
 
 SIZES = (5_000, 20_000, 100_000)
 SECONDS = 0.5  # of this thread's processor time
-SPECS: list[Any] = ["auto", "choice", "number", "boxed", ["spam", "ham"]]
+OTHERS: list[Any] = ["choice", "number", "boxed", ["spam", "ham"]]
+SPECS: list[Any] = ["auto", *(pytest.param(spec, marks=pytest.mark.full) for spec in OTHERS)]
 QUESTION = "Which of the two is it? (A) spam (B) ham"
 
 REPEATED = [

@@ -64,6 +64,7 @@ def test_votes_of_whole_responses() -> None:
     assert extract.label(r"\frac{\sqrt{3}}{2}") == extract(r"So it is \boxed{\sqrt{3}/2}.")
 
 
+@pytest.mark.full
 def test_many_threads_may_ask_at_once() -> None:
     formulas = [f"\\frac{{{n}}}{{\\sqrt{{3}}}}" for n in range(3, 27, 3)]
     with ThreadPoolExecutor(8) as threads:
@@ -71,6 +72,7 @@ def test_many_threads_may_ask_at_once() -> None:
     assert at_once == ["sqrt(3)", *(f"{n}*sqrt(3)" for n in range(2, 9))]
 
 
+@pytest.mark.full
 def test_one_that_takes_too_long_keeps_its_spelling_and_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     with ThreadPoolExecutor(2) as threads:  # two processes run
         list(threads.map(canonical_mathematics, ["\\sqrt{2}+3", "\\sqrt{2}+4"]))
@@ -84,6 +86,7 @@ def test_one_that_takes_too_long_keeps_its_spelling_and_holds_up_no_other(monkey
     assert canonical_mathematics("\\frac{5}{\\sqrt{5}}") == "sqrt(5)"
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds the processes of this one")
 def test_a_worker_that_died_is_replaced() -> None:
     canonical_mathematics("\\sqrt{2}+2")
@@ -143,6 +146,7 @@ def _ends(pid: int) -> bool:
     return not _runs(pid)
 
 
+@pytest.mark.full
 @POSIX
 @pytest.mark.parametrize("ending", [pytest.param("", marks=pytest.mark.slow), "time.sleep(60)"])
 def test_the_worker_ends_with_the_interpreter(ending: str) -> None:
@@ -167,6 +171,7 @@ worker.main()
 """
 
 
+@pytest.mark.full
 def test_the_worker_has_read_a_formula_before_it_is_ready() -> None:
     """The first takes a second, of which the one that is asked about must not be charged."""
     worker = Path(mathematics.__file__).with_name("mathematics_worker.py")
@@ -187,6 +192,7 @@ if child:
 """
 
 
+@pytest.mark.full
 @pytest.mark.slow  # two processes that load sympy
 @POSIX
 def test_a_forked_process_has_a_worker_of_its_own() -> None:

@@ -140,6 +140,7 @@ def test_saving_replaces_what_was_there_and_keeps_permissions_and_links(
     assert link.is_symlink()
 
 
+@pytest.mark.full
 @posix
 def test_what_killed_processes_left_is_removed_and_what_another_is_writing_is_left_alone(
     saved: Path, online: Calibration

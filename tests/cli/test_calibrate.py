@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from lab.pools.synthetic import write_lines
 
 from cli.interrupted import interrupted
@@ -48,6 +49,7 @@ def test_questions_without_labels_are_calibrated_on_and_the_file_can_be_used(tmp
     assert "fixed" in reasc("ask", "What is 3?", "--calibration", out, "--system", "Think.", *MODEL, code=1).stderr
 
 
+@pytest.mark.full
 def test_ctrl_c_keeps_what_was_paid_for_and_inspect_reads_it(tmp_path: Path) -> None:
     questions, out, rows = unlabelled(tmp_path), tmp_path / "c.json", tmp_path / "c.rows.sqlite"
 

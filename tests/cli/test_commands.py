@@ -52,6 +52,7 @@ def test_a_shell_completes_commands_and_options() -> None:
     assert "import" in completed("reasc pool ")
 
 
+@pytest.mark.full
 def test_a_command_of_another_package_says_what_to_install_where_that_is_missing() -> None:
     script = """
 import importlib.metadata, sys

@@ -127,6 +127,7 @@ def test_where_nothing_may_stand_it_says_what_may_help(tmp_path: Path) -> None:
     assert "escalations" in json.loads(reasc("inspect", out.with_suffix(".rows.sqlite"), "--json").stdout)
 
 
+@pytest.mark.full
 def test_ctrl_c_keeps_what_was_paid_for(large: Served, tmp_path: Path) -> None:
     path, out, rows = questions(tmp_path, 24), tmp_path / "c.json", tmp_path / "c.rows.sqlite"
 

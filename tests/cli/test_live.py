@@ -53,6 +53,7 @@ def on_terminal(
     return said, told.replace("\r\n", "\n"), running.returncode
 
 
+@pytest.mark.full
 @shipped
 def test_a_terminal_shows_how_far_it_is_and_keeps_what_a_file_gets() -> None:
     said, told, code = on_terminal(*ASKED)
@@ -65,6 +66,7 @@ def test_a_terminal_shows_how_far_it_is_and_keeps_what_a_file_gets() -> None:
     assert shown.count(HIDDEN) == 1 and HIDDEN not in kept
 
 
+@pytest.mark.full
 @shipped
 def test_ctrl_c_leaves_the_terminal_as_it_was() -> None:
     many = ("--rule", "fixed_budget:samples=9000", "--max-samples", "9000")
@@ -74,6 +76,7 @@ def test_ctrl_c_leaves_the_terminal_as_it_was() -> None:
     assert told.rpartition(SHOWN)[2].strip().endswith("interrupted")
 
 
+@pytest.mark.full
 @shipped
 @pytest.mark.parametrize(("options", "environment"), [(("--json",), {}), ((), {"TERM": "dumb"})], ids=["json", "dumb"])
 def test_nothing_is_shown_where_nobody_looks(options: tuple[str, ...], environment: Mapping[str, str]) -> None:

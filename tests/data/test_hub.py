@@ -37,6 +37,7 @@ for source in ("hf:someone/trivia", "hf:someone/trivia/dev", "hf:someone/elsewhe
 """
 
 
+@pytest.mark.full
 @pytest.mark.skipif(find_spec("datasets") is None, reason="datasets is not installed")
 def test_splits_configs_and_slices(tmp_path: Path) -> None:
     trivia = tmp_path / "someone" / "trivia"

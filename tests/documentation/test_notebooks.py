@@ -15,6 +15,7 @@ RECIPES: Final = dict(snippets((ROOT / "docs" / "recipes.md").read_text(encoding
 SLOW: Final = {"your_data"}  # half a minute of four commands
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "path", [pytest.param(path, marks=[pytest.mark.slow] * (path.stem in SLOW), id=path.stem) for path in NOTEBOOKS]
 )

@@ -68,6 +68,7 @@ def test_a_budget_ends_the_votes(caplog: pytest.LogCaptureFixture) -> None:
     assert "budget of this run" in caplog.text
 
 
+@pytest.mark.full
 def test_a_run_waits_for_a_person_and_goes_on_in_another_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

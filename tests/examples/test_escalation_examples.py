@@ -27,6 +27,7 @@ def answered(told: str, name: str) -> tuple[int, int]:
     return int(count), int(right)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("smollm2")
 def test_every_question_is_answered_and_what_decides_is_said(tmp_path: Path) -> None:
     """Twenty questions may be too few even for a weak promise: it depends on what the models say."""

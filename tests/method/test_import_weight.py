@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.full  # a process imports it
+
 HEAVY = {"sklearn", "scipy.stats", "matplotlib", "llama_cpp", "torch"}
 PROGRAM = """
 import sys, langchain_reasc

@@ -82,14 +82,6 @@ class AsyncRunner(Runner):
         return _run(main)
 
 
-def pytest_collection_modifyitems(items: list[Any]) -> None:
-    items[:] = [item for item in items if not (item.get_closest_marker("sync_only") and _is_async(item))]
-
-
-def _is_async(item: Any) -> bool:
-    return hasattr(item, "callspec") and item.callspec.params.get("runner") is AsyncRunner
-
-
 @pytest.fixture(params=[Runner, AsyncRunner], ids=["sync", "async"])
 def runner(request: pytest.FixtureRequest) -> Iterator[Any]:
     yield request.param()

@@ -376,6 +376,7 @@ calibrate(Scripted(script=script, delay=0.02), TEXTS, checkpoint=sys.argv[1], co
 """
 
 
+@pytest.mark.full
 @pytest.mark.sync_only
 def test_a_kill_loses_no_question_that_was_answered(tmp_path: Path) -> None:
     path = tmp_path / "rows.sqlite"

@@ -244,6 +244,7 @@ def rows(path: Path) -> int:
     return sum(one.rows for one in ObservationStore.open(path).escalations())
 
 
+@pytest.mark.full
 @pytest.mark.sync_only
 def test_processes_that_share_a_file_learn_together(runner: Any, path: Path) -> None:
     other = started(path, "asked(6)")
@@ -257,6 +258,7 @@ def test_processes_that_share_a_file_learn_together(runner: Any, path: Path) -> 
     assert known(reasc) == ObservationStore.open(path).escalations()[0]
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_processes_that_are_killed_or_forked_lose_nothing(path: Path) -> None:
     fork = "if not os.fork(): asked(3, reasc); sys.exit(0)"

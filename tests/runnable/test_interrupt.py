@@ -72,6 +72,7 @@ finally:
 """
 
 
+@pytest.mark.full
 @posix
 def test_an_interrupt_ends_a_batch_of_a_model_in_this_process() -> None:
     out = interrupted(LOCAL, seconds=100)
@@ -96,6 +97,7 @@ print(ReASCRunnable(model=model, max_samples=2, sample_timeout=1.5).solve("q").a
 """
 
 
+@pytest.mark.full
 def test_a_process_that_ends_waits_a_moment_for_samples_that_were_given_up() -> None:
     """Python before 3.14 may abort around a daemon thread that is in compiled code, and pydantic's is."""
     environment = os.environ | {"PYTHONPATH": PATH}
@@ -129,6 +131,7 @@ atexit.register(lambda: print("waited", time.monotonic() - ends))
 """
 
 
+@pytest.mark.full
 def test_a_process_that_ends_waits_for_no_batch_that_nobody_reads() -> None:
     environment = os.environ | {"PYTHONPATH": PATH}
     script = [sys.executable, "-c", UNREAD]

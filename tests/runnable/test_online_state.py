@@ -120,12 +120,14 @@ def same(one: Calibration | None, other: Calibration | None) -> bool:
     return one.model_copy(update={"created_at": other.created_at}) == other
 
 
+@pytest.mark.full
 def test_what_was_seen_last_is_written_when_the_process_ends(path: Path) -> None:
     """Also by runnables that are gone, and by a program that fails."""
     assert "ValueError" in ended(started(path, "for at in range(4): asked(1, str(at))", "asked(5)", "raise ValueError"))
     assert seen(path) == 9
 
 
+@pytest.mark.full
 def test_processes_that_share_a_file_learn_together(path: Path) -> None:
     each = MINIMUM // 2 + 1  # neither learns anything alone
     assert ended(*(started(path, f"asked({each}, {name!r})") for name in ("a", "b"))) == ""
@@ -166,6 +168,7 @@ def test_nobody_waits_for_the_file_while_a_process_calibrates(path: Path, monkey
     assert "not kept" not in caplog.text
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_process_adds_its_own(path: Path) -> None:
     forks = (

@@ -91,7 +91,10 @@ class Cups(BaseModel):
 
 @pytest.mark.parametrize(
     ("real", "method"),
-    [("shipped", "json_schema"), *(pytest.param("smollm2", one, marks=pytest.mark.slow) for one in METHODS)],
+    [
+        pytest.param("shipped", "json_schema", marks=pytest.mark.full),
+        *(pytest.param("smollm2", one, marks=pytest.mark.slow) for one in METHODS),
+    ],
     indirect=["real"],
 )
 def test_a_real_models_objects_are_voted_on_field_by_field(runner: Any, real: Any, method: str) -> None:

@@ -17,6 +17,8 @@ import pytest
 from .serving import listening
 from .test_command import process
 
+pytestmark = pytest.mark.full  # starts clients and servers
+
 ROOT = Path(__file__).parents[2]
 SESSIONS = sorted(
     path for path in (ROOT / "examples" / "clients").iterdir() if path.stem != "upstream" and path.is_file()

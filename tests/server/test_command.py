@@ -245,6 +245,7 @@ def process(*arguments: str, path: str = "", **environment: str) -> Iterator[tup
             started.wait()
 
 
+@pytest.mark.full
 def test_a_process_answers_with_the_shipped_model_and_ends_when_told(tmp_path: Path) -> None:
     pytest.importorskip("llama_cpp")
     state = tmp_path / "learned.sqlite"
@@ -273,6 +274,7 @@ def running() -> Iterator[tuple[str, Served]]:
             yield url, served
 
 
+@pytest.mark.full
 def test_a_schema_that_takes_for_ever_holds_nobody_else(running: tuple[str, Served]) -> None:
     """The server runs in another process, because a held interpreter lock would block this test too."""
     ended: list[int] = []
@@ -298,6 +300,7 @@ def test_a_schema_that_takes_for_ever_holds_nobody_else(running: tuple[str, Serv
         assert ended == [200] * len(cases), [one.exception() for one in asked]
 
 
+@pytest.mark.full
 def test_a_refusal_keeps_its_status_and_is_waited_for_some_seconds_and_no_more(running: tuple[str, Served]) -> None:
     body = {"model": "busy", "messages": HELLO, "tools": [TOOL]}  # the other tests ask another model
     url, busy = running
@@ -310,6 +313,7 @@ def test_a_refusal_keeps_its_status_and_is_waited_for_some_seconds_and_no_more(r
         assert len(busy.requests) == (2 if stream else 1)
 
 
+@pytest.mark.full
 def test_a_silent_upstream_is_waited_for_as_long_as_the_operator_says(running: tuple[str, Served]) -> None:
     async def silent(exchange: Exchange) -> None:
         if exchange.body["user"] == "begun" and exchange.body.get("stream"):
@@ -368,6 +372,7 @@ def _is_answered(url: str) -> bool:
     return False
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are looked up in /proc")
 def test_workers_count_and_learn_together_and_are_replaced(upstream: Served, tmp_path: Path) -> None:
     keys = tmp_path / "keys"
@@ -496,6 +501,7 @@ STREAMS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.full
 def test_a_stream_that_is_cut_by_a_stop_ends_with_an_error() -> None:
     async def begins(exchange: Exchange) -> None:
         await exchange.begin_stream()
@@ -522,6 +528,7 @@ def test_a_stream_that_is_cut_by_a_stop_ends_with_an_error() -> None:
             assert "stopped" in last["error"]["message"], case
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("log", ["requests", "errors", "none"])
 def test_requests_are_logged_and_so_is_a_store_that_cannot_be_written(
     upstream: Served, tmp_path: Path, log: str
@@ -556,6 +563,7 @@ def test_requests_are_logged_and_so_is_a_store_that_cannot_be_written(
     assert log != "requests" or r'request="of \"mine\"\t\u00e9"' in lines[0]
 
 
+@pytest.mark.full
 @pytest.mark.skipif(os.name == "nt", reason="workers do not work on Windows")
 def test_lines_of_several_processes_are_whole(upstream: Served) -> None:
     options = ("--url", upstream.root, "--preset", "generic", "--workers", "2", "--log-format", "json")

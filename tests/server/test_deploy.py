@@ -51,6 +51,7 @@ def test_the_unit_starts_the_command_with_options_that_it_has(credentials: Path)
     assert int(of_unit("TimeoutStopSec")) > int(given["--shutdown"])
 
 
+@pytest.mark.full
 def test_systemd_understands_the_unit(tmp_path: Path) -> None:
     if (analyze := shutil.which("systemd-analyze")) is None:
         pytest.skip("there is no systemd-analyze")

@@ -56,6 +56,7 @@ def refusing(request: pytest.FixtureRequest) -> Iterator[Front]:
         yield server
 
 
+@pytest.mark.full
 def test_a_vote_on_calls_leaves_later_texts_their_logprobs(refusing: Front) -> None:
     for _ in range(2):
         calls = refusing.chat(tools=[TOOL], max_tokens=8).json()["reasc"]
@@ -65,6 +66,7 @@ def test_a_vote_on_calls_leaves_later_texts_their_logprobs(refusing: Front) -> N
         assert alternatives(refusing.chat(logprobs=True, top_logprobs=2, max_tokens=8).json()) == {2}
 
 
+@pytest.mark.full
 def test_a_client_gets_the_logprobs_that_it_asks_for_or_the_upstreams_error(refusing: Front) -> None:
     wish: dict[str, Any] = {"tools": [TOOL], "logprobs": True, "top_logprobs": 2, "max_tokens": 8}
     for _ in range(2):

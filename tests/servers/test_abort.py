@@ -12,6 +12,8 @@ from langchain_reasc.answers import message_extractor
 from .conftest import Chat
 from .llama_server import LlamaServer, llama_server
 
+pytestmark = pytest.mark.full  # a real server
+
 LARGER = Shape(layers=4, width=768, heads=6, kv_heads=2, hidden=3072, vocabulary=2000, context=1024)
 SHORT, LONG = 4, 900  # tokens; the context holds 1,024
 DECIDING = 4  # samples that agree, which is enough

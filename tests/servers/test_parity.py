@@ -17,6 +17,8 @@ from langchain_reasc.sampling import draw_samples
 from .conftest import Chat
 from .llama_server import LlamaServer, brief, llama_server
 
+pytestmark = pytest.mark.full  # a real server
+
 backend = pytest.importorskip("langchain_reasc_llama_cpp")
 AGREE = 1e-3
 LOGPROBS = {"logprobs": True, "top_logprobs": 20}

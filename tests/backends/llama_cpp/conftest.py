@@ -13,6 +13,8 @@ from backends.llama_cpp.tool_models import HERMES, HERMES_WORD, LLAMA_WORD
 
 REAL = ["shipped", pytest.param("smollm2", marks=pytest.mark.slow)]
 """Real models for tests from end to end: the shipped one, and one with a vocabulary and a template of the world."""
+REAL_BY_GRAMMAR = [pytest.param("shipped", marks=pytest.mark.full), *REAL[1:]]
+"""The same for tests of grammars, which cost most over a real vocabulary."""
 
 
 def real_options(request: pytest.FixtureRequest, max_tokens: int = 400) -> dict[str, Any]:

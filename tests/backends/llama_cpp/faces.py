@@ -16,6 +16,8 @@ Samples = list[tuple[int, AIMessage]]
 
 
 class SyncFace:
+    is_async = False
+
     def invoke(self, model: Any, given: Any, **options: Any) -> AIMessage:
         return model.invoke(given, **options)
 
@@ -39,6 +41,8 @@ class SyncFace:
 
 
 class AsyncFace:
+    is_async = True
+
     def invoke(self, model: Any, given: Any, **options: Any) -> AIMessage:
         return asyncio.run(model.ainvoke(given, **options))
 

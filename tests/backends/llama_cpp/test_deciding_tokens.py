@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage
 from langchain_reasc_lab.pools import record_pool
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 
-from backends.llama_cpp.conftest import REAL, real_options
+from backends.llama_cpp.conftest import REAL_BY_GRAMMAR, real_options
 from backends.llama_cpp.faces import Face, merged
 from backends.llama_cpp.tool_models import HERMES, LLAMA, Weather
 from langchain_reasc import Measure, ReASCRunnable, calibrate
@@ -25,7 +25,7 @@ from langchain_reasc.models.token_text import recorded_pieces, tokens_of_calls
 MEAN = Measure("token_logprob", "mean")
 
 
-@pytest.fixture(scope="module", params=["hermes", "llama", *REAL])
+@pytest.fixture(scope="module", params=["hermes", "llama", *REAL_BY_GRAMMAR])
 def model(request: pytest.FixtureRequest, tools_path: Path) -> Iterator[Any]:
     """Random models, whose tokens are bytes, and real ones, each held to calls by a grammar."""
     template = {"hermes": HERMES, "llama": LLAMA}.get(request.param)

@@ -199,6 +199,7 @@ thread.join()
 """
 
 
+@pytest.mark.full
 def test_references_however_deep_do_not_end_the_process() -> None:
     lines = printed(DEEP_REFERENCES).splitlines()
     assert lines[:2] == ["works", "works"] and "5,000 parts" in lines[2]

@@ -23,6 +23,7 @@ NEEDED = (
 )
 
 
+@pytest.mark.full
 def test_importing_the_backend_loads_what_it_uses_of_the_core_and_nothing_heavy() -> None:
     script = """
 import sys, langchain_reasc_llama_cpp
@@ -93,6 +94,7 @@ async def test_it_is_an_async_context_manager(tiny_path: Path) -> None:
         await model.ainvoke("hi")
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_fork_gets_an_error_an_interrupt_ends_an_invoke_and_a_process_ends_while_it_generates(
     endless_path: Path,
@@ -129,6 +131,7 @@ print("leaving")
     assert printed(script, endless_path) == "fork 7\ninterrupted True\nleaving\n"
 
 
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a limit on the address space")
 @pytest.mark.parametrize(
     ("hidden", "options", "says"),

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.full  # starts compilers and builds
+
 BACKENDS = Path(__file__).parents[3] / "backends"
 SCRIPT, INCLUDE = BACKENDS / "llama_cpp_build.sh", BACKENDS / "llama_cpp_build.cmake"
 CMAKE = shutil.which("cmake", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")

@@ -78,6 +78,7 @@ def test_noise_in_the_header_never_escapes_as_another_error(tmp_path: Path, tiny
             assert str(path) in str(error)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("written", "says"),
     [
@@ -109,6 +110,7 @@ def test_what_can_be_used_all_the_same(tmp_path: Path) -> None:
         assert model.invoke("hi").usage_metadata["input_tokens"] == 3  # type: ignore[index]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -128,6 +130,7 @@ def test_a_value_that_would_end_the_process(tmp_path: Path, tiny_path: Path, key
         ChatLlamaCpp(model_path=path)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -158,6 +161,7 @@ def trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return runs
 
 
+@pytest.mark.full
 def test_a_file_whose_like_was_loaded_is_not_tried_again(
     trials: list[Any], tmp_path: Path, tiny_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +176,7 @@ def test_a_file_whose_like_was_loaded_is_not_tried_again(
     assert len(trials) == 3
 
 
+@pytest.mark.full
 def test_without_a_python_to_try_it_a_file_is_loaded_all_the_same(
     trials: list[Any], tiny_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -19,6 +19,7 @@ def run_example(holding: str) -> None:
         names["model"].close()
 
 
+@pytest.mark.full  # a grammar over the shipped model
 def test_the_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
     run_example("samples.cancel()")
     ends = re.findall(r"^(\d) ?.*?\{'input_tokens': \d+", capsys.readouterr().out, re.DOTALL | re.MULTILINE)

@@ -13,7 +13,7 @@ from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_llama_cpp.tools import Method, json_parser, tool_parser
 from pydantic import BaseModel, Field, field_validator
 
-from backends.llama_cpp.conftest import REAL, real_options
+from backends.llama_cpp.conftest import REAL_BY_GRAMMAR, real_options
 from backends.llama_cpp.faces import Face, merged
 from backends.llama_cpp.tool_models import HERMES
 from langchain_reasc.exceptions import ConfigurationError
@@ -39,7 +39,7 @@ FIELDS = {"name", "age", "mood"}
 METHODS: list[Method] = ["json_schema", "function_calling"]
 
 
-@pytest.fixture(scope="module", params=["random", *REAL])
+@pytest.fixture(scope="module", params=["random", *REAL_BY_GRAMMAR])
 def model(request: pytest.FixtureRequest, tools_path: Path) -> Iterator[ChatLlamaCpp]:
     """Without cached prompts: what was decoded before would decide close draws on 4-bit weights."""
     random = {"model_path": tools_path, "chat_template": HERMES}

@@ -36,6 +36,7 @@ def large_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_model(tmp_path_factory.mktemp("large") / "large.gguf", hidden=30_000, ends=False)
 
 
+@pytest.mark.full
 @needs_cores
 @pytest.mark.parametrize(("given", "expected"), [({}, 1), ({"n_threads": 2}, 2), ({"n_threads": 1}, 1)])
 def test_threads_give_way_to_busy_processes_unless_their_number_was_given(
@@ -66,6 +67,7 @@ def test_there_are_as_many_threads_as_cores_are_left(used: Usage, now: int, expe
     assert threads_for(used, now) == expected
 
 
+@pytest.mark.full
 @needs_cores
 def test_a_quota_of_a_container_counts_as_its_cores() -> None:
     group = GROUPS / f"reasc-test-{os.getpid()}"

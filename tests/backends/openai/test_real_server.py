@@ -10,6 +10,8 @@ from langchain_reasc_openai.server import Server, identify
 from backends.openai.loopback import Face
 from langchain_reasc.models import read_signals
 
+pytestmark = pytest.mark.full  # a real server
+
 pytest.importorskip("xllamacpp")
 QUESTION = "Kira has 7 roses. Kira wants to have 12 roses. How many more roses does Kira need?"
 

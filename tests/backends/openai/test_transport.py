@@ -95,6 +95,7 @@ print("done")
 """
 
 
+@pytest.mark.full
 @pytest.mark.sync_only
 def test_a_model_that_was_used_before_a_fork_works_in_both_processes(fake: Fake) -> None:
     # From Python 3.12 on, os.fork warns.

@@ -125,6 +125,7 @@ def test_workers_elsewhere_are_ended_at_the_limit() -> None:
         budget.check()
 
 
+@pytest.mark.full
 def test_ctrl_c_in_the_middle_tells_what_was_spent_and_goes_on(data: Path) -> None:
     out = data.with_name("p.sqlite")
     command = ["record", data, "--out", out, "--samples", 2]

@@ -1,0 +1,126 @@
+"""The tiers of tests: what `make test` leaves to `make test-all`, and what makes sure that it does.
+
+A test belongs to the fast tier unless it is marked ``slow`` or ``full``. Some tests are marked here: those that use a
+fixture of ``FULL_FIXTURES``, and one of the two ways of a test that runs synchronously and in an event loop. Any other
+test that starts a process marks itself; the guard fails it otherwise.
+"""
+
+import multiprocessing.process
+import os
+import subprocess
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+FULL_FIXTURES = frozenset(("child", "disk", "real_server", "site", "trials"))
+"""Fixtures that start a process or a real server."""
+FULL_FOLDERS = frozenset(("benchmarks",))
+"""Folders whose tests compute for long."""
+
+_WAY_PARAMETERS = ("runner", "face", "run", "mode", "is_async")
+"""Parameters of tests and fixtures that say whether a test runs in an event loop."""
+_WAYS = ("sync", "async")
+_running: pytest.Item | None = None
+
+
+def mark(items: list[pytest.Item]) -> None:
+    """Drop what ``sync_only`` excludes, and mark the tests that the fast tier leaves out."""
+    items[:] = [item for item in items if not (_way(item) == "async" and item.get_closest_marker("sync_only"))]
+    cases = defaultdict[str, dict[str, pytest.Item]](dict)
+    for item in items:
+        if item.path.parent.name in FULL_FOLDERS or FULL_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.full)
+        if way := _way(item):
+            cases[_case(item, way)][way] = item
+    for case, ways in cases.items():
+        if len(ways) == len(_WAYS):
+            # Half of the cases run in each way, always the same half: a fault of one way alone meets many of them.
+            left_out = _WAYS[zlib.crc32(case.encode()) % len(_WAYS)]
+            ways[left_out].add_marker(pytest.mark.full)
+
+
+def _way(item: pytest.Item) -> str | None:
+    """Return "sync" or "async" for a test that a parameter runs in one of these ways."""
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    for name in _WAY_PARAMETERS:
+        if name in parameters:
+            value = getattr(parameters[name], "is_async", parameters[name])
+            return "async" if value in (True, "async") else "sync"
+    return None
+
+
+def _case(item: pytest.Item, way: str) -> str:
+    """Return the id of a test without its way: the same for both."""
+    function, _, parameters = item.nodeid.partition("[")
+    parts = sorted(parameters.removesuffix("]").split("-"))
+    if way in parts:
+        parts.remove(way)
+    return "-".join([function, *parts])
+
+
+def may_start_processes() -> bool:
+    """Return whether no test runs, or one that is marked ``full`` or ``slow``."""
+    return _running is None or any(_running.get_closest_marker(name) for name in ("full", "slow"))
+
+
+@contextmanager
+def running(item: pytest.Item) -> Iterator[None]:
+    """Tell the guard which test runs."""
+    global _running
+    _running = item
+    try:
+        yield
+    finally:
+        _running = None
+
+
+def guard(patch: pytest.MonkeyPatch) -> None:
+    """Let a test of the fast tier fail if it starts a process, and spare it the processes of the package's own."""
+    starting: list[tuple[Any, str]] = [
+        (subprocess.Popen, "__init__"),
+        (multiprocessing.process.BaseProcess, "start"),
+        *((os, name) for name in ("fork", "forkpty", "posix_spawn", "posix_spawnp", "system") if hasattr(os, name)),
+    ]
+    for owner, name in starting:
+        patch.setattr(owner, name, _refused_in_the_fast_tier(getattr(owner, name)))
+
+
+def _refused_in_the_fast_tier(start: Callable[..., Any]) -> Callable[..., Any]:
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        if not may_start_processes():
+            pytest.fail(f"a test of the fast tier starts a process: mark it @pytest.mark.full ({args[-1:]})")
+        return start(*args, **kwargs)
+
+    return checked
+
+
+def in_this_process(patch: pytest.MonkeyPatch) -> None:
+    """Let tests of the fast tier do here what the package does in processes of its own."""
+    from langchain_reasc.answers import mathematics, mathematics_worker
+
+    in_worker = mathematics._FormulaWorker.read_formula
+
+    def read_formula(worker: mathematics._FormulaWorker, formula: str) -> str | None:
+        if may_start_processes():
+            return in_worker(worker, formula)
+        try:
+            return mathematics_worker.canonical(formula)
+        except Exception:  # not a formula
+            return None
+
+    patch.setattr(mathematics._FormulaWorker, "read_formula", read_formula)
+    if find_spec("langchain_reasc_llama_cpp"):
+        from langchain_reasc_llama_cpp.native import model
+
+        check_loading = model.check_loading
+
+        def check(*args: Any) -> None:
+            if may_start_processes():
+                check_loading(*args)
+
+        patch.setattr(model, "check_loading", check)
