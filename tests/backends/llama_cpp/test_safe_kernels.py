@@ -107,6 +107,7 @@ def answer(path: Path, **options: Any) -> tuple[str, bool]:
         return str(model.invoke(QUESTION).content), model.engine.model.repacked
 
 
+@pytest.mark.full
 def test_this_build_and_processor_get_on() -> None:
     kernels = "plain" if safe_kernels._reports_amx(library()) else "all"
     assert safe_kernels._run(library(), kernels) == ""

@@ -157,6 +157,7 @@ def test_a_tolerance_that_is_given_holds_for_whole_numbers_too() -> None:
             Numeric(wrong)
 
 
+@pytest.mark.full  # its process has to be ended
 def test_a_formula_that_would_take_for_ever_is_wrong_after_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     by = Mathematical()
     told(by, r"\sqrt{2}+4", "7")  # the worker runs
