@@ -79,6 +79,7 @@ def test_prompt_caching_of_anthropic_s_reaches_every_sample(reasc_first: bool) -
             assert request["tools"][-1]["cache_control"] == control
 
 
+@pytest.mark.full
 def test_an_agent_sees_of_which_class_its_model_is() -> None:
     """LangChain's agents ask only OpenAI's own models for strict schemas."""
     wire, make = PROVIDERS["OpenAI"]
@@ -131,6 +132,7 @@ WAYS = [(provider, way) for provider in PROVIDERS for way in (by_messages, by_ev
 WAYS += [(provider, by_invoke) for provider in ("Anthropic", "OpenAI, Responses, v1")]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("provider", "way"), WAYS)
 def test_it_is_what_plain_langchain_sends(provider: str, way: Callable[[Any], Any]) -> None:
     wire, make = PROVIDERS[provider]

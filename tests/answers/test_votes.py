@@ -124,6 +124,7 @@ def _processor_time(text: str, spec: str, *, cut_off: bool) -> float:
     return time.thread_time() - start
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("spec", SPECS)
 def test_time_is_bounded_whatever_is_repeated(spec: str) -> None:
     slow = {

@@ -21,6 +21,7 @@ def observations_to_alarm(predicted: float, agreed: np.typing.NDArray[np.bool_],
     return next(alarms, len(agreed) + 1)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("predicted", "off"), [(0.6, -0.05), (0.8, 0.05), (0.95, 0.05), (0.8, 0.0)])
 def test_false_alarms_are_as_rare_as_it_says(predicted: float, off: float) -> None:
     streams, length = 400, 100

@@ -100,6 +100,7 @@ def test_a_good_signal_is_trusted() -> None:
     assert (short.auroc, short.guarantee, short.p_agree, short.rule()) == (None, None, None, rule)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("signal", ["noise", "between", "inverted"])
 def test_nothing_else_is(signal: str) -> None:
     """Of 40 seeded runs on 32 questions none trusts a signal that says nothing within a question, or the opposite."""
@@ -292,6 +293,7 @@ def test_what_is_promised_keeps_sufficient_votes_apart_from_split_ones() -> None
     assert re.findall(r"\d[\d.]*%?", made.guarantee) == ["303", "300", "10", f"{bound:.1%}", "95", "3", "0"]
 
 
+@pytest.mark.full
 def test_what_is_promised_counts_questions_on_which_the_rule_goes_on() -> None:
     """Of two answers that are nearly even, four equal votes are sufficient for counting, and not for the rule."""
     rng = np.random.default_rng(0)

@@ -106,6 +106,7 @@ def test_one_group_of_scores_opens_the_papers_gate_and_it_says_so() -> None:
     assert any("BIC" in notice for notice in plain.notices())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
 def test_no_start_leads_to_a_likelier_mixture(seed: int) -> None:
     """A narrow group in a wide one; a component of a few scores does not count."""
@@ -128,6 +129,7 @@ def test_no_start_leads_to_a_likelier_mixture(seed: int) -> None:
     assert (2 * 5 - found) / 2 > max(likely) * scores.size - 0.1
 
 
+@pytest.mark.full
 def test_the_fit_is_at_its_optimum() -> None:
     """Two overlapping groups: at scikit-learn's own tolerance the share accepted is off by several points."""
     from sklearn.mixture import GaussianMixture
@@ -158,6 +160,7 @@ def test_a_handful_of_scores(scores: list[float]) -> None:
         assert {score for score in scores if score >= made.gate.threshold} == {max(scores)}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("a", "b"), [(1e-3, 0.0), (250.0, -30.0), (1e-12, 0.0)])
 def test_the_gate_accepts_the_same_responses_in_any_unit(a: float, b: float) -> None:
     rng = np.random.default_rng(6)
@@ -167,6 +170,7 @@ def test_the_gate_accepts_the_same_responses_in_any_unit(a: float, b: float) -> 
     np.testing.assert_array_equal(scores >= plain, a * scores + b >= moved)
 
 
+@pytest.mark.full
 def test_the_calibrator_opens_when_it_has_seen_enough_and_refits_as_that_grows() -> None:
     calibrator = MixtureCalibrator(measure=Measure(), minimum=20)
     sizes = []
@@ -187,6 +191,7 @@ def test_the_calibrator_waits_for_scores_that_differ_and_refuses_what_is_none() 
     assert calibrator.calibration is not None and calibrator.calibration.n == 6
 
 
+@pytest.mark.full
 def test_the_calibrator_loses_nothing_between_threads() -> None:
     calibrator = MixtureCalibrator(measure=Measure(), minimum=400)
     scores = np.random.default_rng(8).normal(0, 1, 400).reshape(4, 100)

@@ -50,6 +50,7 @@ def store(path: Path, questions: range, made_of: int = 20, **about: Any) -> Path
     return path
 
 
+@pytest.mark.full
 def test_a_store_in_words(tmp_path: Path) -> None:
     path = store(tmp_path / "a.sqlite", range(600))
     shown = reasc("inspect", path).stdout

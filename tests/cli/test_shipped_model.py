@@ -59,6 +59,7 @@ def test_ask_by_a_rule_that_looks_ahead_to_the_budget_or_has_parameters(rule: st
     assert says in reasc("ask", EASY, "--seed", 1, "--max-samples", 3, "--rule", rule).stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("file", "question", "right"),
     [
@@ -85,6 +86,7 @@ def test_ask_by_the_paper_or_as_far_as_the_calibration_vouches(tmp_path: Path) -
     assert json.loads(reasc(*asked, "--calibration", paper).stdout)["notices"] == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("options", "advice"),
     [
@@ -121,6 +123,7 @@ def test_a_template_stands_around_the_question() -> None:
     assert json.loads(put.stdout)["text"] == json.loads(whole.stdout)["text"]
 
 
+@pytest.mark.full
 def test_a_calibration_made_here_serves_here_and_nowhere_else(tmp_path: Path) -> None:
     out = tmp_path / "c.json"
     reasc(
@@ -148,6 +151,7 @@ def test_a_calibration_made_here_serves_here_and_nowhere_else(tmp_path: Path) ->
     reasc("ask", EASY, "--calibration", out, "--temperature", 0.3, "--seed", 0, "--allow-mismatch")
 
 
+@pytest.mark.full
 def test_demo(tmp_path: Path) -> None:
     out = tmp_path / "demo"
     shown = reasc("demo", "--problems", 3, "--calibration-size", 24, "--samples", 3, "--plot", "--out", out).stdout

@@ -24,6 +24,7 @@ def test_a_notebook_prints_what_it_shows(path: Path) -> None:
     assert printed(run(path)) == printed(nbformat.read(path, as_version=4))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("line", RECIPES)
 def test_a_recipe_runs(
     line: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -167,6 +167,7 @@ def test_answers_that_are_equal_in_the_end_share_the_lead(
     assert PRIOR.leader_stays(others, horizon) == PRIOR.leader_stays(counts, horizon)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("budget", [24, 40, 64, 128])
 @pytest.mark.parametrize("evenness", [1.0, 5.0])
 def test_the_promise_holds_at_every_budget(budget: int, evenness: float) -> None:

@@ -60,6 +60,7 @@ def test_the_mixture_is_fitted_to_them(runner: Any) -> None:
     assert not any("window" in str(account) for account in accounts), "it has none"
 
 
+@pytest.mark.full
 def test_a_calibration_is_made_of_them(runner: Any) -> None:
     """Only the number tells right from wrong, and it stands among many words that say nothing."""
 
@@ -84,6 +85,7 @@ backend = pytest.importorskip("langchain_reasc_llama_cpp")
 pytest.importorskip("llama_cpp")
 
 
+@pytest.mark.full
 def test_the_shipped_models_recording_replays_what_a_live_run_scores(tmp_path: Path, runner: Any) -> None:
     embedded = backend.embedded_model_path()
     problems = [json.loads(line) for line in embedded.with_name("test.jsonl").read_text().splitlines()[:2]]

@@ -74,6 +74,7 @@ def plain() -> Any:
     return calibrate(Scripted(script=script), TEXTS, measure=TOP_K)
 
 
+@pytest.mark.full
 @pytest.mark.sync_only
 @pytest.mark.parametrize("labelled", [1, 12, 40])
 def test_labels_only_add(runner: Any, plain: Any, labelled: int) -> None:
@@ -112,6 +113,7 @@ def test_a_method_that_cannot_be_had_is_refused_before_anything_is_asked(
     assert not model.log.calls
 
 
+@pytest.mark.full
 @pytest.mark.sync_only
 @pytest.mark.parametrize(("text", "right"), [("so it is 1", True), ("so it is 2", False)])
 def test_where_all_are_right_or_all_wrong(runner: Any, text: str, right: bool) -> None:
@@ -130,6 +132,7 @@ def spelled(question: str, index: int) -> Reply:
     return Reply(f"It is {word} {'!' * (index % 2)}", -sure - index / 100 - int(question[1:]) / 1000)
 
 
+@pytest.mark.full
 def test_free_text_is_compared_by_meaning_with_the_others_and_with_the_right_answer(runner: Any, runs: Any) -> None:
     judge = judging(city)
     made = runner.calibrate(
@@ -141,6 +144,7 @@ def test_free_text_is_compared_by_meaning_with_the_others_and_with_the_right_ans
     assert sum("reasc:judge" in run["tags"] for run in runs.of("model").values()) == len(judge.log.calls)
 
 
+@pytest.mark.full
 def test_a_question_whose_answers_cannot_be_judged_has_no_label(runner: Any, caplog: Any, tmp_path: Path) -> None:
     """Another call with the same checkpoint asks it again."""
     down = judging(city, lambda same: Reply("", error=ConnectionError("down")))
@@ -160,6 +164,7 @@ def silent(question: str, index: int) -> Reply:
     return Reply(script(question, index).text, None)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("questions", [TEXTS, LABELLED], ids=["unlabelled", "labelled"])
 def test_without_logprobs_answers_are_learned_from(runner: Any, questions: Any) -> None:
     made = runner.calibrate(Scripted(script=silent), questions)
@@ -196,6 +201,7 @@ def test_a_refused_measure_names_the_signals_that_there_are(runner: Any, model: 
     assert signals in str(error)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("written", ["true", '"True"'], ids=["JSON", "a table's text"])
 def test_a_truth_value_is_right_as_yes_and_as_true(runner: Any, tmp_path: Path, written: str) -> None:
     """In a file and in a pair; and a no is wrong."""
@@ -209,6 +215,7 @@ def test_a_truth_value_is_right_as_yes_and_as_true(runner: Any, tmp_path: Path, 
         assert made.p_correct is not None and made.p_correct.right == 0.5
 
 
+@pytest.mark.full
 def test_a_first_response_without_an_answer_counts_as_wrong(runner: Any) -> None:
     """As on recorded responses: it is evidence against trusting a confident first response alone."""
 
@@ -223,6 +230,7 @@ def test_a_first_response_without_an_answer_counts_as_wrong(runner: Any) -> None
     assert (made.n, made.accuracy, made.gate) == (40, expected.accuracy, expected.gate)
 
 
+@pytest.mark.full
 def test_responses_that_were_cut_off_are_told_from_those_without_an_answer(runner: Any) -> None:
     for metadata, says in (({"finish_reason": "length"}, "of the responses were cut off"), ({}, "no answer was")):
         silent = Reply("I cannot tell.", metadata=metadata)
@@ -230,6 +238,7 @@ def test_responses_that_were_cut_off_are_told_from_those_without_an_answer(runne
         assert says in made.summary() and made.expected.unanswered > 0.5
 
 
+@pytest.mark.full
 @pytest.mark.sync_only
 def test_a_file_is_asked_as_its_questions_are(runner: Any, tmp_path: Any) -> None:
     rows = [(f"What is {at} +\n1, or so?", str(at + 1)) for at in range(12)]
@@ -276,6 +285,7 @@ def test_each_question_is_asked_until_the_votes_are_clear(runner: Any, fits: Any
     assert all(question.right == () for question in fits[0].questions)
 
 
+@pytest.mark.full
 @pytest.mark.sync_only
 def test_what_was_learned_of_the_model_online_does_not_decide_how_it_is_calibrated(runner: Any, fits: Any) -> None:
     model = Scripted(script=lambda question, index: Reply("so it is 1", -3.0))
@@ -318,6 +328,7 @@ def test_what_cannot_be_asked(runner: Any, fits: Any, caplog: Any) -> None:
     assert len(model.log.calls) == asked, "nothing is paid for"
 
 
+@pytest.mark.full
 def test_a_call_that_was_interrupted_goes_on_from_its_checkpoint(runner: Any, tmp_path: Path) -> None:
     """What was paid for is not asked again, in whatever order, but a question whose label was corrected is."""
 
@@ -345,6 +356,7 @@ def test_a_call_that_was_interrupted_goes_on_from_its_checkpoint(runner: Any, tm
     assert b"q7" not in text and b"so it is" not in text
 
 
+@pytest.mark.full
 def test_a_checkpoint_goes_on_as_what_is_learned_online(runner: Any, tmp_path: Path) -> None:
     path = tmp_path / "rows.sqlite"
     made = runner.calibrate(Scripted(script=script), TEXTS, measure=TOP_K, checkpoint=path)
@@ -353,6 +365,7 @@ def test_a_checkpoint_goes_on_as_what_is_learned_online(runner: Any, tmp_path: P
     assert (reasc.learned.n, reasc.learned.rule_) == (40, made.rule_)
 
 
+@pytest.mark.full
 @pytest.mark.sync_only
 def test_a_checkpoint_that_cannot_be_used(runner: Any, tmp_path: Path) -> None:
     (path := tmp_path / "rows.sqlite").write_text("something else")

@@ -57,6 +57,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "state.sqlite"
 
 
+@pytest.mark.full
 def test_another_process_goes_on_where_the_first_one_stopped(runner: Any, path: Path) -> None:
     first = online(path)
     ask(first, 1)
@@ -250,6 +251,7 @@ def test_each_process_calibrates_on_the_rows_of_all(path: Path) -> None:
     assert same(online(path).learned, one.learned), "of the same rows"
 
 
+@pytest.mark.full
 def test_a_change_that_one_process_has_seen_is_forgotten_by_all(path: Path) -> None:
     one, other = online(path), online(path)
     saved(one, 2 * MINIMUM)
@@ -265,6 +267,7 @@ def test_a_change_that_one_process_has_seen_is_forgotten_by_all(path: Path) -> N
     assert calibrator(other).observations.restarts == calibrator(one).observations.restarts
 
 
+@pytest.mark.full
 def test_a_change_that_was_seen_alone_is_forgotten_by_all(path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(ObservationStore, "WAIT", 0.05)
     monkeypatch.setattr(observation_log, "_RETRY_AFTER", 0.0)
@@ -333,6 +336,7 @@ def test_a_file_that_contradicts_itself_is_refused(path: Path, change: str, why:
     assert not [one for one in SECRETS if one in str(raised.value)] or "unknown" in str(raised.value)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("size", [50, 5000, 20_000])
 def test_a_file_that_was_cut_short_is_refused(path: Path, size: int) -> None:
     saved(online(path), MINIMUM)

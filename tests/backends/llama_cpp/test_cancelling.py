@@ -85,6 +85,7 @@ async def freed(model: ChatLlamaCpp, *, after: float = 0) -> AsyncIterator[None]
     assert model.engine.context.decoded - at - (input_tokens(message) - cache_read(message)) <= 8
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("leave", ["break", "close", "del", "callback"])
 async def test_dropping_or_leaving_a_stream_frees_its_sequences(endless: ChatLlamaCpp, leave: str) -> None:
     class Careless(BaseCallbackHandler):

@@ -107,6 +107,7 @@ def model(request: pytest.FixtureRequest) -> Iterator[ChatLlamaCpp]:
         yield made
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_what_is_written_keeps_to_the_schema(model: ChatLlamaCpp, name: str) -> None:
     schema = SCHEMAS[name]

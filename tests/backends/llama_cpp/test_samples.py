@@ -48,6 +48,7 @@ def load_options(request: pytest.FixtureRequest) -> dict[str, Any]:
     return real_options(request, max_tokens=16)
 
 
+@pytest.mark.full
 def test_the_same_calls_give_the_same_responses_to_the_last_bit(load_options: dict[str, Any], face: Face) -> None:
     courses = []
     for seed, questions in ((1, [*QUESTIONS, QUESTIONS[0]]),) * 2 + ((2, QUESTIONS[:1]),):
@@ -132,6 +133,7 @@ def test_a_long_prompt_does_not_stop_running_answers(endless_path: Path) -> None
         assert decoded - prompt >= steps - 3
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("options", [{}, {"n_batch": 8}, {"n_cells": 600, "n_ctx": 512}, {"n_parallel": 3}])
 def test_the_crowd_changes_no_answer(endless_path: Path, options: dict[str, Any]) -> None:
     prompts = [LONG[: 56 * (1 + number % 3)] + str(number) for number in range(12)]

@@ -135,6 +135,7 @@ def test_json_mode_gives_an_object(model: ChatLlamaCpp) -> None:
     assert ended
 
 
+@pytest.mark.full
 def test_either_a_call_or_the_object(model: ChatLlamaCpp) -> None:
     """As agents ask for it: the first token decides."""
     both = model.with_structured_output(Person, tools=[PersonDict], include_raw=True, temperature=3.0)

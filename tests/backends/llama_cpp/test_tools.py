@@ -53,6 +53,7 @@ def check(message: AIMessage, names: set[str], most: int = 8) -> None:
             assert call["args"] == {}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("parallel", "most"), [({}, 8), ({"parallel_tool_calls": False}, 1)], ids=["several", "one"])
 def test_a_model_that_must_call_does(model: ChatLlamaCpp, parallel: dict[str, bool], most: int) -> None:
     bound = model.bind_tools([Weather, ping], tool_choice="any", **parallel)

@@ -291,6 +291,7 @@ def nonsense() -> Iterator[tuple[str, Nonsense]]:
         yield served.url, server
 
 
+@pytest.mark.full
 @settings(max_examples=30)
 @given(
     said=st.lists(answers, min_size=3, max_size=9),

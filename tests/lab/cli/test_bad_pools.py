@@ -53,6 +53,7 @@ def test_different_numbers_of_responses_are_told(tmp_path: Path) -> None:
     assert sc["accuracy"]["value"] == 1 and sc["samples"]["value"] == pytest.approx(8.5)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("answer", ["7", "1", None])
 def test_all_right_all_wrong_and_no_answer_at_all_count_votes(tmp_path: Path, answer: str | None) -> None:
     lines = [question(f"q{n}", *[response(answer, 3 + i) for i in range(8)]) for n in range(30)]
@@ -77,6 +78,7 @@ def test_a_missing_score_counts_as_a_vote_and_an_infinite_one_is_refused(tmp_pat
     assert "the file is damaged (question 'q0' cannot be read: score is inf)" in refused(path)
 
 
+@pytest.mark.full
 def test_signals_that_only_some_questions_have_are_left_out_with_a_note(tmp_path: Path) -> None:
     one = {"answer": "7", "completion_tokens": 2}
     rows = [(f"q{n}", [one] * 4, [{"token_logprob": [-0.1, -n]}] * 4) for n in range(20)]

@@ -21,6 +21,7 @@ def right(pool: Path) -> list[list[bool | None]]:
     return [[one.correct for one in held.responses] for held in read_pool(pool).questions]
 
 
+@pytest.mark.full
 def test_it_grades_and_says_what_changed(tmp_path: Path) -> None:
     pool = a_pool(tmp_path)
     shown = reasc("grade", pool, "--grader", "numeric", "--tolerance", "0.05")

@@ -143,6 +143,7 @@ def test_a_pool_is_calibrated_on_the_one_beside_it_as_in_the_demo(tmp_path: Path
     assert "24 others in" in reasc("replay", test).stdout
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("more", "says"),
     [({"fingerprint": {"model": "other"}}, "(their model differ)"), ({"shared": True}, "both hold question 'q0'")],

@@ -165,6 +165,7 @@ def test_a_temperature_of_0_in_a_call_is_reported_too(runner: Any) -> None:
         assert "finite horizon" in notice
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "model",
     [
