@@ -9,7 +9,7 @@ from statistics import fmean
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_reasc_lab.rules import (
     CISC,
@@ -22,6 +22,7 @@ from langchain_reasc_lab.rules import (
     MajorityCertificate,
 )
 from method import by_hand
+from properties import examples
 from scipy.integrate import quad
 from scipy.optimize import brentq
 
@@ -152,7 +153,7 @@ def test_ahead_by_k_by_hand(k: int, answers: str, samples: int | None) -> None:
     assert (AheadBy(k).earliest, AheadBy(k).may_accept_first) == (k, k == 1)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.text("abc-", max_size=40))
 def test_consols_sprt_is_ahead_by_three(answers: str) -> None:
     assert decide(SPRT(), responses(answers)) == decide(AheadBy(3), responses(answers))
@@ -226,7 +227,7 @@ def test_a_negative_score_is_no_weight(rule: StoppingRule) -> None:
         rule(responses("ab", [-1.0, 2.0]))
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.floats(0, 10)), min_size=1, max_size=12))
 @example([("a", 0.0), ("b", 5e-324)])
 @example([("a", 1e300), ("b", 1.0), ("b", 2.0)])
