@@ -20,6 +20,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest
 IN_TWO := -n 2 --dist worksteal --benchmark-disable
+# Python keeps the tests as pytest rewrites them: without that, each process would spend 20 seconds on it in each run.
+test test-all test-slow: export PYTHONDONTWRITEBYTECODE :=
 
 # The lowest versions that pyproject.toml allows, in a virtual environment of their own, and what is tested with them.
 comma := ,

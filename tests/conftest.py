@@ -16,13 +16,14 @@ import pytest
 import tiers
 from disks import mounted
 from hypothesis import HealthCheck, settings
+from properties import FAST
 
 # Before numpy is loaded: threads that wait for each other on cores that other test processes keep busy cost double.
 for _threads in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")
 
 # No deadline and no word on slow examples (machines are shared), and no example database (a test run leaves nothing).
-for _profile, _examples in (("thorough", 100), ("usual", 20), ("fast", 5)):
+for _profile, _examples in (("thorough", 100), ("usual", 20), ("fast", FAST)):
     settings.register_profile(
         _profile,
         deadline=None,
@@ -32,6 +33,9 @@ for _profile, _examples in (("thorough", 100), ("usual", 20), ("fast", 5)):
         print_blob=True,
     )
 settings.load_profile("usual")
+
+# Imports make many objects and hardly any garbage.
+gc.disable()
 
 # A background job inherits that Ctrl-C is ignored, and so would the processes that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -51,6 +55,7 @@ def pytest_collection_finish() -> None:
     """What was imported by now stays to the end: the garbage collector need not go through it again and again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -10,9 +10,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_reasc_backend.bridge import AsyncStream, End, Sender, Stream
+from properties import examples
 
 OVER: Final = "over"
 
@@ -117,7 +118,7 @@ async def waiting(read: Awaitable[Any]) -> "asyncio.Future[Any]":
 PAUSES: Final = st.lists(st.sampled_from([0.0, 0.0, 0.0, 0.002]), max_size=8)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(sent=PAUSES, read=PAUSES, fails=st.booleans())
 @pytest.mark.parametrize("kind", [InThreads, InLoop])
 def test_all_comes_in_order_whoever_is_the_slower(kind: Any, sent: list[float], read: list[float], fails: bool) -> None:

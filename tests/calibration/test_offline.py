@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from properties import examples
 from scipy.stats import beta
 
 from langchain_reasc.calibration import (
@@ -283,7 +284,7 @@ whole = st.lists(st.tuples(st.integers(-20, 20), st.booleans()), min_size=4, max
 votes = st.lists(st.tuples(st.sampled_from(["a", "b", "c", None]), st.integers(-30, 30)), min_size=1, max_size=10)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(whole, votes, st.floats(0.01, 100), st.floats(-100, 100))
 def test_decisions_do_not_depend_on_the_unit_of_the_score(
     data: list[tuple[int, bool]], votes: list[tuple[str | None, int]], a: float, b: float

@@ -4,8 +4,9 @@ from dataclasses import FrozenInstanceError, replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties import examples
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method import (
@@ -50,7 +51,7 @@ of_kinds = st.lists(
 )
 every_rule = pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.name)
 any_rule = pytest.mark.parametrize("rule", [*ALL, *COMPOSED, *AGREEMENT, VOTE], ids=lambda rule: f"{rule!s:.60}")
-quickly = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quickly = examples(20)
 
 
 def rule_and_scores() -> tuple[st.SearchStrategy[StoppingRule], st.SearchStrategy[float]]:

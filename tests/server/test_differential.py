@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
+from properties import examples
 from servers.chat_wire import DONE
 from servers.exchange import Answer, Exchange
 
@@ -173,8 +174,8 @@ def said(value: Any) -> Any:
     return value
 
 
-def check(server: Front, examples: int) -> None:
-    @settings(max_examples=examples, deadline=None, derandomize=True)
+def check(server: Front, count: int) -> None:
+    @settings(examples(count), derandomize=True)
     @given(responses(), ways)
     def any_response(events: Sequence[Any], way: Way) -> None:
         compare(server, events, way)

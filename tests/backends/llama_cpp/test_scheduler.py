@@ -18,6 +18,7 @@ from langchain_reasc_llama_cpp.engine import (
     Status,
 )
 from langchain_reasc_llama_cpp.sampling import SamplingParameters
+from properties import examples
 
 
 class Ledger:
@@ -273,4 +274,4 @@ class Requests(RuleBasedStateMachine):
 
 
 TestRequests = Requests.TestCase
-TestRequests.settings = settings(max_examples=35, stateful_step_count=40)
+TestRequests.settings = settings(examples(35), stateful_step_count=40)

@@ -1,9 +1,10 @@
 """UTF-8 across token borders, and stop strings that straddle tokens."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_llama_cpp.engine import TextAssembler
+from properties import examples
 
 from backends.llama_cpp.faces import Face, merged
 
@@ -17,7 +18,7 @@ def cut(whole: bytes, borders: list[int]) -> list[bytes]:
     return [*pieces, whole[at:]]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(raw=st.text().map(str.encode) | st.binary(), borders=st.lists(st.integers(0, 3)))
 def test_characters_come_whole_wherever_tokens_cut_them(raw: bytes, borders: list[int]) -> None:
     assembler, shown, text = TextAssembler(), "", raw.decode("utf-8", "replace")
@@ -29,7 +30,7 @@ def test_characters_come_whole_wherever_tokens_cut_them(raw: bytes, borders: lis
     assert shown + assembler.delta(final=True) == assembler.text() == text
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.text("abc", max_size=30),
     st.lists(st.text("abc", min_size=1, max_size=4), min_size=1, max_size=3),

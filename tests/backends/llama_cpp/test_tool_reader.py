@@ -6,10 +6,11 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessageChunk
 from langchain_reasc_llama_cpp.tools import HERMES, LLAMA_JSON, ToolCallReader, ToolFormat
+from properties import examples
 
 from backends.llama_cpp.faces import merged
 
@@ -68,7 +69,7 @@ def streamed(form: ToolFormat, pieces: Sequence[str]) -> tuple[AIMessageChunk, T
 
 
 @pytest.mark.parametrize(("form", "text", "content", "valid", "invalid"), CASES)
-@settings(max_examples=12)
+@examples(12)
 @given(data=st.data())
 def test_pieces_add_up_to_the_whole(
     form: ToolFormat, text: str, content: str, valid: list[Any], invalid: list[Any], data: st.DataObject

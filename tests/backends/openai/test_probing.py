@@ -13,9 +13,10 @@ from itertools import cycle
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_reasc_openai import PRESETS, Capabilities, ChatOpenAICompatible, RetryPolicy, probe
+from properties import examples
 from pydantic import SecretStr
 from servers import fake_server
 from servers.exchange import Answer, Exchange
@@ -292,7 +293,7 @@ def nonsense() -> Iterator[tuple[str, Nonsense]]:
 
 
 @pytest.mark.full
-@settings(max_examples=30)
+@examples(30)
 @given(
     said=st.lists(answers, min_size=3, max_size=9),
     streamed=st.lists(streams, min_size=1, max_size=2),

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_reasc_backend.logits import signals_from_logits, top_candidates
+from properties import examples
 from scipy.special import log_softmax
 
 from langchain_reasc.exceptions import ConfidenceError, ConfigurationError
@@ -204,7 +205,7 @@ def test_finds_what_a_full_sort_finds(vocabulary: int, k: int) -> None:
     k=st.integers(1, 300),
     levels=st.sampled_from([1, 2, 5, 50, 5000]),
 )
-@settings(max_examples=60)
+@examples(60)
 def test_equal_logits_come_in_the_order_of_their_ids(seed: int, vocabulary: int, k: int, levels: int) -> None:
     rng = np.random.default_rng(seed)
     check_against_a_full_sort(rng.integers(-levels, levels, vocabulary).astype(np.float32), k)

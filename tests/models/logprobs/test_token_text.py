@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
+from properties import examples
 
 from langchain_reasc.answers import extractor, places_of, vote_of
 from langchain_reasc.exceptions import LogprobsUnavailable
@@ -235,7 +236,7 @@ def test_the_length_of_each_token(message: AIMessage, lengths: list[int] | None)
     assert token_lengths(message) == lengths
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.text(min_size=1), st.lists(st.integers(0, 10**6)), st.text(), st.text())
 def test_lengths_are_those_of_the_text_however_it_is_cut(text: str, cuts: list[int], before: str, after: str) -> None:
     whole = (before + text + after).encode(errors="replace")
