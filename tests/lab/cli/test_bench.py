@@ -12,6 +12,8 @@ from langchain_reasc_lab.replay.recordings import replay_recordings
 from lab.data.test_public import PUBLIC
 from lab.pools.synthetic import json_lines, question, response, write_pool
 
+pytestmark = pytest.mark.full  # replays in several processes
+
 RULES = ["ESC (w=4)", "ASC", "Finite horizon (0.97)", "Agreement (0.975)", "SC@3", "Ahead by 2", "Ahead by 3 (MAKER)"]
 
 
