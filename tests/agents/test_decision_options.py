@@ -52,6 +52,7 @@ def learned() -> Any:
     return calibrate(Scripted(script=ticket), asked, answer=ReASCDecisionModel.answer, measure=TOP_K)
 
 
+@pytest.mark.full  # computes for long
 def test_it_is_calibrated_on_decisions(runner: Any, learned: Any) -> None:
     assert learned.gate.threshold is not None
     assert learned.fingerprint.answer == f"decision, version {EXTRACTION_VERSION}"
@@ -73,6 +74,7 @@ def test_a_calibration_of_anything_else_is_refused(runner: Any, learned: Any, pa
     ReASCDecisionModel(llm=model, calibration=elsewhere, allow_fingerprint_mismatch=True)
 
 
+@pytest.mark.full  # computes for long
 def test_online_learns_from_every_question_and_then_decides(runner: Any, monkeypatch: Any, tmp_path: Any) -> None:
     monkeypatch.setattr(learner, "fit", lambda questions, measures, **_: calibration(n=len(questions), gate=0.5))
     path = tmp_path / "state.json"

@@ -195,6 +195,7 @@ def test_models_with_tools_bound_learn_together(agents: Any) -> None:
     assert model.learned is not None
 
 
+@pytest.mark.full  # computes for long
 def test_an_agent_learns(agents: Any) -> None:
     one, other = small(PARIS), large(PARIS)
     middleware = ReASCMiddleware(escalate_to=other, calibration="online", within=0.5, audit=0)

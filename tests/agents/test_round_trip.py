@@ -79,6 +79,7 @@ def test_prompt_caching_of_anthropic_s_reaches_every_sample(reasc_first: bool) -
             assert request["tools"][-1]["cache_control"] == control
 
 
+@pytest.mark.full  # computes for long
 def test_an_agent_sees_of_which_class_its_model_is() -> None:
     """LangChain's agents ask only OpenAI's own models for strict schemas."""
     wire, make = PROVIDERS["OpenAI"]

@@ -65,6 +65,7 @@ def observation(pairs: Sequence[tuple[Response, bool]]) -> Observation:
     return Observation(numbered([one.answer for one, _ in pairs]), scores, right=tuple(right for _, right in pairs))
 
 
+@pytest.mark.full  # computes for long
 @pytest.mark.parametrize(  # kinds of answers that scatter
     "index", [0, *(pytest.param(index, marks=pytest.mark.slow) for index in (1, 2, 8))]
 )

@@ -104,6 +104,7 @@ def simulated(worlds: int, count: int, rates: Sequence[float], within: float) ->
     return admitted / worlds
 
 
+@pytest.mark.full  # computes for long
 @pytest.mark.parametrize(
     ("rates", "wrong"),
     [((0.5, 0.5, 0.5), (0, 1, 2)), ((0.0, 0.5, 0.5), (1, 2)), ((0.0, 0.0, 0.5), (2,))],

@@ -98,6 +98,7 @@ def test_a_sentence_says_what_it_will_do_and_what_to_do_next(calibration, says, 
     assert str(load_calibration(save_calibration(one, tmp_path / "c.json"))) == str(one)
 
 
+@pytest.mark.full  # computes for long
 @pytest.mark.parametrize("scored", [True, False])
 def test_expected_samples_are_those_of_other_questions(scored: bool) -> None:
     """Learned from 64 questions that ended when counted votes were clear; the others have all 16 responses."""

@@ -101,6 +101,7 @@ def test_a_good_signal_is_trusted() -> None:
     assert (short.auroc, short.guarantee, short.p_agree, short.rule()) == (None, None, None, rule)
 
 
+@pytest.mark.full  # computes for long
 @pytest.mark.parametrize("signal", ["noise", "between", "inverted"])
 def test_nothing_else_is(signal: str) -> None:
     """Of 40 seeded runs on 32 questions none trusts a signal that says nothing within a question, or the opposite."""
@@ -236,6 +237,7 @@ def test_outcomes_are_no_labels() -> None:
     assert (made.method, made.p_correct) == ("consensus", None)
 
 
+@pytest.mark.full  # computes for long
 @pytest.mark.parametrize("right", [True, False])
 def test_labels_leave_the_rule_as_it_is(right: bool) -> None:
     """They say how likely an answer is right, and would make a rule that asks for more samples."""
@@ -290,6 +292,7 @@ def test_what_is_promised_keeps_sufficient_votes_apart_from_split_ones() -> None
     )
 
 
+@pytest.mark.full  # computes for long
 def test_what_is_promised_counts_questions_on_which_the_rule_goes_on() -> None:
     """Of two answers that are nearly even, four equal votes are sufficient for counting, and not for the rule."""
     rng = np.random.default_rng(0)

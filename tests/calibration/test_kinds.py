@@ -79,6 +79,7 @@ def agreement(one: Learner, name: str | None) -> float:
     return calibration.rule_.agreement_prior.share([1])
 
 
+@pytest.mark.full  # computes for long
 def test_each_kind_is_learned_apart_and_borrows_while_it_is_small() -> None:
     one = learned({"easy": (120, 0.97), "hard": (80, 0.4), "new": (20, 0.4), "seen once": (1, 0.4)})
     easy, hard, new, every = (agreement(one, name) for name in ("easy", "hard", "new", None))
@@ -104,6 +105,7 @@ def test_one_kind_alone_is_all_of_it() -> None:
     assert one.calibration is not None and one.calibration_of("only") is None
 
 
+@pytest.mark.full  # computes for long
 def test_the_file_holds_the_kinds(tmp_path: Path) -> None:
     one = learned({"easy": (90, 0.97), "hard": (30, 0.4)})
     written = ObservationStore.create(tmp_path / "online.sqlite")
@@ -140,6 +142,7 @@ def test_kinds_that_come_once_push_no_other_out(tmp_path: Path) -> None:
     assert len(known) < KEPT + MOST_KINDS and one.calibration_of("often") is not None
 
 
+@pytest.mark.full  # computes for long
 @pytest.mark.parametrize("apart", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_mix_that_changes_is_no_drift_where_kinds_are_apart(apart: bool) -> None:
     one, rng = Learner([TOP_K], explained=False), np.random.default_rng(0)

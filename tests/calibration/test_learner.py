@@ -126,6 +126,7 @@ def asked(one: Learner, questions: range, tells: float, audit: int = 0) -> list[
     return alarms
 
 
+@pytest.mark.full  # computes for long
 @pytest.mark.parametrize(
     ("tells", "soon"),
     [
@@ -146,6 +147,7 @@ def test_a_measure_that_no_longer_tells_is_noticed(tells: float, soon: int | Non
         assert learner.calibration is not None and (learner.calibration.measure is None) == (tells <= 0)
 
 
+@pytest.mark.full  # computes for long
 def test_audits_are_compared_with_what_was_expected_before_they_came() -> None:
     one = Learner([TOP_K], explained=False)
     assert asked(one, range(300), 2.5, audit=1) == []

@@ -106,6 +106,7 @@ def test_one_group_of_scores_opens_the_papers_gate_and_it_says_so() -> None:
     assert any("BIC prefers one component" in notice for notice in plain.notices())
 
 
+@pytest.mark.full  # computes for long
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
 def test_no_start_leads_to_a_likelier_mixture(seed: int) -> None:
     """A narrow group in a wide one; a component of a few scores does not count."""
@@ -128,6 +129,7 @@ def test_no_start_leads_to_a_likelier_mixture(seed: int) -> None:
     assert (2 * 5 - found) / 2 > max(likely) * scores.size - 0.1
 
 
+@pytest.mark.full  # computes for long
 def test_the_fit_is_at_its_optimum() -> None:
     """Two overlapping groups: at scikit-learn's own tolerance the share accepted is off by several points."""
     from sklearn.mixture import GaussianMixture
@@ -167,6 +169,7 @@ def test_the_gate_accepts_the_same_responses_in_any_unit(a: float, b: float) -> 
     np.testing.assert_array_equal(scores >= plain, a * scores + b >= moved)
 
 
+@pytest.mark.full  # computes for long
 def test_the_calibrator_opens_when_it_has_seen_enough_and_refits_as_that_grows() -> None:
     calibrator = MixtureCalibrator(measure=Measure(), minimum=20)
     sizes = []

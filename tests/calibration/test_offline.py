@@ -267,6 +267,7 @@ def chosen(rng: np.random.Generator, n: int, shift: float) -> Calibration:
     return calibrate_offline(scores, correct, measure=found.measure, cross_validated=found.cross_validated)
 
 
+@pytest.mark.full  # computes for long
 def test_choosing_among_noise_is_seen_through_and_not_held_against_what_works() -> None:
     """The best of many worthless measures looks well on the data that chose it."""
     rng = np.random.default_rng(3)

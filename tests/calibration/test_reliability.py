@@ -25,6 +25,7 @@ def test_by_hand() -> None:
     assert found([*sure, *unknown, *unsure[:9]]) is None, "fewer than 20 tell nothing"
 
 
+@pytest.mark.full  # computes for long
 @pytest.mark.parametrize("lowest", [0.05, 0.9])
 @pytest.mark.parametrize("n", [20, pytest.param(200, marks=pytest.mark.slow)])
 def test_true_probabilities_are_off_by_chance_alone(n: int, lowest: float) -> None:

@@ -35,6 +35,7 @@ def test_a_planted_signal_is_found_and_what_was_rejected_is_said() -> None:
     assert select_measure(responses, correct, seed=0) == found != select_measure(responses, correct, seed=1)
 
 
+@pytest.mark.full  # computes for long
 def test_noise_stays_near_one_half_when_held_out() -> None:
     """Choosing the best of many measures on noise looks good in hindsight; on folds held out it must not."""
     found = [select_measure(*noise(60, 20, SIGNALS, seed)) for seed in range(12)]
@@ -47,6 +48,7 @@ def _held_out_auroc(found: Selection) -> float:
     return float(roc_auc_score(right, z))
 
 
+@pytest.mark.full  # computes for long
 def test_responses_are_scored_by_what_is_chosen_without_them() -> None:
     """So that on noise they look like noise, and on a planted signal as good as it is."""
     found = [select_measure(*noise(60, 20, SIGNALS, seed)) for seed in range(12)]

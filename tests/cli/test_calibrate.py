@@ -13,6 +13,7 @@ from langchain_reasc.exceptions import CalibrationFileError
 MODEL = ("--model-class", "characterization.guesser.Guesser")
 
 
+@pytest.mark.full  # computes for long
 def test_a_wrong_extractor_or_label_is_told(tmp_path: Path) -> None:
     data = write_lines(tmp_path / "q.jsonl", *({"question": f"What is {at}?", "answer": "never"} for at in range(6)))
     shown = reasc("calibrate", data, "--out", tmp_path / "new" / "c.json", *MODEL)
@@ -32,6 +33,7 @@ def unlabelled(folder: Path, count: int = 24) -> Path:
     return path
 
 
+@pytest.mark.full  # computes for long
 def test_questions_without_labels_are_calibrated_on_and_the_file_can_be_used(tmp_path: Path) -> None:
     labels = [{"question": f"What is {at}?", "answer": "7" if at < 5 else ""} for at in range(26)]
     data, out = write_lines(tmp_path / "q.jsonl", *labels), tmp_path / "new" / "calibration.json"

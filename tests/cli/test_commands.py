@@ -57,6 +57,7 @@ for arguments in (["record", "q.jsonl", "--out", "p.sqlite"], ["serve", "--port"
     assert ended.stdout.startswith("1\n1\n") and "calibrate" in ended.stdout
 
 
+@pytest.mark.full  # computes for long
 def test_replay_draws_and_calls_no_method_by_a_budget_that_the_pool_does_not_hold(tmp_path: Path) -> None:
     path, plot = write_pool(tmp_path / "p.sqlite", questions=6, samples=5, signals=False), tmp_path / "new" / "a.svg"
     shown = reasc("replay", path, "--calibration-size", 4, "--plot", plot).stdout
@@ -156,6 +157,7 @@ def test_what_is_read_is_not_written_over(tmp_path: Path, command: tuple[str, ..
     assert path.read_bytes() == before
 
 
+@pytest.mark.full  # computes for long
 @pytest.mark.skipif(os.name != "posix", reason="no file may be called so")
 def test_nothing_that_a_terminal_obeys_is_printed(tmp_path: Path) -> None:
     questions = tmp_path / "q.jsonl"

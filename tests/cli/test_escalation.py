@@ -29,6 +29,7 @@ def at(served: Served) -> tuple[str, ...]:
     return ("--escalate-url", served.url, "--escalate-model", "big")
 
 
+@pytest.mark.full  # computes for long
 def test_ask_says_which_model_answered_and_what_each_cost(large: Served) -> None:
     contested = reasc("ask", "What is 4?", *GUESSER, "--seed", 1, "--trace", *at(large))
     assert contested.stdout == "7\n"
@@ -97,6 +98,7 @@ def of_the_sure() -> Iterator[Served]:
         yield served
 
 
+@pytest.mark.full  # computes for long
 def test_calibrating_both_says_what_is_promised_and_the_file_can_be_used(large: Served, tmp_path: Path) -> None:
     out = tmp_path / "c.json"
     said = ("--model-class", "characterization.guesser.Guesser", "--seed", 1)
@@ -118,6 +120,7 @@ def test_calibrating_both_says_what_is_promised_and_the_file_can_be_used(large: 
     assert "nothing was learned" not in asked.stderr
 
 
+@pytest.mark.full  # computes for long
 def test_where_nothing_may_stand_it_says_what_may_help(tmp_path: Path) -> None:
     with serving(Chat(words=("so", " \\boxed{99}"))) as other:
         out = tmp_path / "c.json"

@@ -122,6 +122,7 @@ def test_a_template_stands_around_the_question() -> None:
     assert json.loads(put.stdout)["text"] == json.loads(whole.stdout)["text"]
 
 
+@pytest.mark.full  # computes for long
 def test_a_calibration_made_here_serves_here_and_nowhere_else(tmp_path: Path) -> None:
     out = tmp_path / "c.json"
     reasc(
@@ -154,6 +155,7 @@ def test_a_temperature_that_makes_all_samples_the_same_is_named(tmp_path: Path) 
     assert "temperature=0 makes every sample the same" in done.stderr
 
 
+@pytest.mark.full  # computes for long
 def test_demo(tmp_path: Path) -> None:
     out = tmp_path / "demo"
     shown = reasc("demo", "--problems", 3, "--calibration-size", 24, "--samples", 3, "--plot", "--out", out).stdout

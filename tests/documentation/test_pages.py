@@ -57,6 +57,7 @@ def test_the_bound_on_differences_is_what_its_lines_print(capsys: pytest.Capture
     assert f"up to {bound:.1%}".replace("%", " %") in page
 
 
+@pytest.mark.full  # computes for long
 def test_the_picture_of_the_packages_is_the_one_drawn_now() -> None:
     """Run ``python tests/documentation/pictures.py`` where it is not."""
     assert PACKAGES.read_text(encoding="utf-8") == packages()

@@ -52,6 +52,7 @@ def test_the_small_model_keeps_what_it_promises(tmp_path: Path) -> None:
     assert float(last) < 1
 
 
+@pytest.mark.full  # computes for long
 @pytest.mark.usefixtures("smollm2")
 def test_a_contested_step_of_an_agent_goes_to_the_larger_model() -> None:
     pytest.importorskip("langchain.agents")

@@ -60,6 +60,7 @@ def test_the_mixture_is_fitted_to_them(runner: Any) -> None:
     assert not any("shorter than the window" in str(account) for account in accounts), "it has none"
 
 
+@pytest.mark.full  # computes for long
 def test_a_calibration_is_made_of_them(runner: Any) -> None:
     """Only the number tells right from wrong, and it stands among many words that say nothing."""
 

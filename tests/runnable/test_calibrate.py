@@ -74,6 +74,7 @@ def plain() -> Any:
     return calibrate(Scripted(script=script), TEXTS, measure=TOP_K)
 
 
+@pytest.mark.full  # computes for long
 @pytest.mark.sync_only
 @pytest.mark.parametrize("labelled", [1, 12, 40])
 def test_labels_only_add(runner: Any, plain: Any, labelled: int) -> None:
@@ -87,6 +88,7 @@ def test_labels_only_add(runner: Any, plain: Any, labelled: int) -> None:
     assert ("p_correct" in account) == (labelled == 40)
 
 
+@pytest.mark.full  # computes for long
 @pytest.mark.sync_only
 @pytest.mark.parametrize(("text", "right"), [("so it is 1", True), ("so it is 2", False)])
 def test_where_all_are_right_or_all_wrong(runner: Any, text: str, right: bool) -> None:
@@ -105,6 +107,7 @@ def spelled(question: str, index: int) -> Reply:
     return Reply(f"It is {word} {'!' * (index % 2)}", -sure - index / 100 - int(question[1:]) / 1000)
 
 
+@pytest.mark.full  # computes for long
 def test_free_text_is_compared_by_meaning_with_the_others_and_with_the_right_answer(runner: Any, runs: Any) -> None:
     judge = judging(city)
     made = runner.calibrate(
@@ -135,6 +138,7 @@ def silent(question: str, index: int) -> Reply:
     return Reply(script(question, index).text, None)
 
 
+@pytest.mark.full  # computes for long
 @pytest.mark.parametrize("questions", [TEXTS, LABELLED], ids=["unlabelled", "labelled"])
 def test_without_logprobs_answers_are_learned_from(runner: Any, questions: Any) -> None:
     made = runner.calibrate(Scripted(script=silent), questions)
@@ -171,6 +175,7 @@ def test_a_refused_measure_names_the_signals_that_there_are(runner: Any, model: 
     assert signals in str(error)
 
 
+@pytest.mark.full  # computes for long
 @pytest.mark.parametrize("written", ["true", '"True"'], ids=["JSON", "a table's text"])
 def test_a_truth_value_is_right_as_yes_and_as_true(runner: Any, tmp_path: Path, written: str) -> None:
     """In a file and in a pair; and a no is wrong."""
@@ -184,6 +189,7 @@ def test_a_truth_value_is_right_as_yes_and_as_true(runner: Any, tmp_path: Path, 
         assert made.p_correct is not None and made.p_correct.right == 0.5
 
 
+@pytest.mark.full  # computes for long
 def test_a_first_response_without_an_answer_counts_as_wrong(runner: Any) -> None:
     """As on recorded responses: it is evidence against trusting a confident first response alone."""
 
@@ -198,6 +204,7 @@ def test_a_first_response_without_an_answer_counts_as_wrong(runner: Any) -> None
     assert (made.n, made.accuracy, made.gate) == (40, expected.accuracy, expected.gate)
 
 
+@pytest.mark.full  # computes for long
 def test_responses_that_were_cut_off_are_told_from_those_without_an_answer(runner: Any) -> None:
     for metadata, says in (({"finish_reason": "length"}, "of the responses were cut off"), ({}, "no answer was")):
         silent = Reply("I cannot tell.", metadata=metadata)
@@ -205,6 +212,7 @@ def test_responses_that_were_cut_off_are_told_from_those_without_an_answer(runne
         assert says in made.summary() and made.expected.unanswered > 0.5
 
 
+@pytest.mark.full  # computes for long
 @pytest.mark.sync_only
 def test_a_file_is_asked_as_its_questions_are(runner: Any, tmp_path: Any) -> None:
     rows = [(f"What is {at} +\n1, or so?", str(at + 1)) for at in range(12)]
@@ -251,6 +259,7 @@ def test_each_question_is_asked_until_the_votes_are_clear(runner: Any, fits: Any
     assert all(question.right == () for question in fits[0].questions)
 
 
+@pytest.mark.full  # computes for long
 @pytest.mark.sync_only
 def test_what_was_learned_of_the_model_online_does_not_decide_how_it_is_calibrated(runner: Any, fits: Any) -> None:
     model = Scripted(script=lambda question, index: Reply("so it is 1", -3.0))
@@ -293,6 +302,7 @@ def test_what_cannot_be_asked(runner: Any, fits: Any, caplog: Any) -> None:
     assert len(model.log.calls) == asked, "nothing is paid for"
 
 
+@pytest.mark.full  # computes for long
 def test_a_call_that_was_interrupted_goes_on_from_its_checkpoint(runner: Any, tmp_path: Path) -> None:
     """What was paid for is not asked again, in whatever order, but a question whose label was corrected is."""
 
@@ -320,6 +330,7 @@ def test_a_call_that_was_interrupted_goes_on_from_its_checkpoint(runner: Any, tm
     assert b"q7" not in text and b"so it is" not in text
 
 
+@pytest.mark.full  # computes for long
 def test_a_checkpoint_goes_on_as_what_is_learned_online(runner: Any, tmp_path: Path) -> None:
     path = tmp_path / "rows.sqlite"
     made = runner.calibrate(Scripted(script=script), TEXTS, measure=TOP_K, checkpoint=path)
@@ -328,6 +339,7 @@ def test_a_checkpoint_goes_on_as_what_is_learned_online(runner: Any, tmp_path: P
     assert (reasc.learned.n, reasc.learned.rule_) == (40, made.rule_)
 
 
+@pytest.mark.full  # computes for long
 @pytest.mark.sync_only
 def test_a_checkpoint_that_cannot_be_used(runner: Any, tmp_path: Path) -> None:
     (path := tmp_path / "rows.sqlite").write_text("something else")

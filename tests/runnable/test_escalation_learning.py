@@ -151,6 +151,7 @@ def test_a_large_model_that_is_down_while_learning(runner: Any, logged: Any) -> 
     assert learner(reasc).calibration is None and not logged()
 
 
+@pytest.mark.full  # computes for long
 def test_where_nothing_can_be_admitted_the_large_model_answers_alone(runner: Any, logged: Any) -> None:
     reasc = pair()
     accounts = ask(runner, reasc, 60, "wrong")
@@ -164,6 +165,7 @@ def test_where_nothing_can_be_admitted_the_large_model_answers_alone(runner: Any
     assert alone["models"].keys() == {"large"}
 
 
+@pytest.mark.full  # computes for long
 def test_drift_begins_learning_again(runner: Any, logged: Any) -> None:
     reasc = pair(audit=1.0)
     ask(runner, reasc, ADMITTED)
@@ -180,6 +182,7 @@ def test_drift_begins_learning_again(runner: Any, logged: Any) -> None:
     assert runner.account(reasc, "q")["answered_by"] == "large"
 
 
+@pytest.mark.full  # computes for long
 def test_a_share_of_questions_is_audited() -> None:
     reasc = pair()
     for at in range(ADMITTED):
@@ -351,6 +354,7 @@ def calibrated(runner: Any, given: Any, script: Any = small, large: Any = None, 
     return made
 
 
+@pytest.mark.full  # computes for long
 @pytest.mark.parametrize("label", [None, "1", "3"], ids=["no labels", "large is right", "both are wrong"])
 def test_calibrating_on_both(runner: Any, label: str | None, tmp_path: Path) -> None:
     moved: list[tuple[int, int]] = []
@@ -372,6 +376,7 @@ def test_calibrating_on_both(runner: Any, label: str | None, tmp_path: Path) -> 
         assert reasc.learned == made
 
 
+@pytest.mark.full  # computes for long
 def test_no_more_is_promised_than_was_tested(runner: Any) -> None:
     made = calibrated(runner, questions(30))
     both: Any = {"model": Scripted(script=small), "escalate_to": saying("1"), "calibration": made}
@@ -388,12 +393,14 @@ def test_a_rule_given_beside_a_calibration_decides(runner: Any) -> None:
     assert (account["answered_by"], account["samples"], "guarantee" in account) == ("small", 2, False)
 
 
+@pytest.mark.full  # computes for long
 def test_a_batch_learns_and_tells_each_change_once(runner: Any, logged: Any) -> None:
     reasc = pair(concurrency=1)
     runner.batch(reasc, [f"q{at}" for at in range(60)], {"max_concurrency": 8})
     assert len(logged()) == 1 and known(reasc).rows >= 18
 
 
+@pytest.mark.full  # computes for long
 def test_with_labels_a_contradiction_is_a_right_answer_lost(runner: Any) -> None:
     wrong = {one: calibrated(runner, questions(30, "wrong", label=one)).escalation for one in ("1", "2")}
     assert wrong["1"] is not None and wrong["1"].rule is None, "the large model is right"
@@ -495,6 +502,7 @@ def confident(question: str, index: int) -> Reply:
     return Reply(f"the answer is {1 if sure else index + 2}", -2.0 if sure else -1.0)
 
 
+@pytest.mark.full  # computes for long
 def test_the_confidence_of_the_first_response_may_decide(runner: Any, tmp_path: Path) -> None:
     reasc = pair(confident, measure=TOP_K, within=0.3)
     accounts = ask(runner, reasc, 70)

@@ -57,6 +57,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "state.sqlite"
 
 
+@pytest.mark.full  # computes for long
 def test_another_process_goes_on_where_the_first_one_stopped(runner: Any, path: Path) -> None:
     first = online(path)
     ask(first, 1)
@@ -195,6 +196,7 @@ def test_what_could_not_be_written_is_written_later(path: Path, monkeypatch: Any
     assert seen(path) == 4
 
 
+@pytest.mark.full  # computes for long
 def test_a_full_disk_costs_no_answer(path: Path, monkeypatch: Any, caplog: Any) -> None:
     monkeypatch.setattr(observation_log, "_RETRY_AFTER", 0.0)
     ask(online(path), 3).close()
@@ -250,6 +252,7 @@ def test_each_process_calibrates_on_the_rows_of_all(path: Path) -> None:
     assert same(online(path).learned, one.learned), "of the same rows"
 
 
+@pytest.mark.full  # computes for long
 def test_a_change_that_one_process_has_seen_is_forgotten_by_all(path: Path) -> None:
     one, other = online(path), online(path)
     saved(one, 2 * MINIMUM)
@@ -265,6 +268,7 @@ def test_a_change_that_one_process_has_seen_is_forgotten_by_all(path: Path) -> N
     assert calibrator(other).observations.restarts == calibrator(one).observations.restarts
 
 
+@pytest.mark.full  # computes for long
 def test_a_change_that_was_seen_alone_is_forgotten_by_all(path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(ObservationStore, "WAIT", 0.05)
     monkeypatch.setattr(observation_log, "_RETRY_AFTER", 0.0)

@@ -62,6 +62,7 @@ def test_a_function_gives_the_key_of_each_request(runner: Any) -> None:
     assert sorted(keys) == sorted(f"Bearer key-{at}" for at in range(len(keys))) and len(keys) > 4
 
 
+@pytest.mark.full  # computes for long
 @pytest.mark.parametrize("chat", ["ChatOpenAICompatible"], indirect=True)
 def test_in_no_file(chat: Chat, tmp_path: Path) -> None:
     questions = [LabelledQuestion(f"q{at}", f"question {at}", "42") for at in range(3)]

@@ -48,6 +48,7 @@ def load_options(request: pytest.FixtureRequest) -> dict[str, Any]:
     return real_options(request, max_tokens=16)
 
 
+@pytest.mark.full  # computes for long
 def test_the_same_calls_give_the_same_responses_to_the_last_bit(load_options: dict[str, Any], face: Face) -> None:
     courses = []
     for seed, questions in ((1, [*QUESTIONS, QUESTIONS[0]]),) * 2 + ((2, QUESTIONS[:1]),):

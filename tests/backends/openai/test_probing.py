@@ -292,6 +292,7 @@ def nonsense() -> Iterator[tuple[str, Nonsense]]:
         yield served.url, server
 
 
+@pytest.mark.full  # computes for long
 @examples(30)
 @given(
     said=st.lists(answers, min_size=3, max_size=9),

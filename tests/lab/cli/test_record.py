@@ -62,6 +62,7 @@ def test_the_bill_is_what_usage_says(data: Path) -> None:
     ]
 
 
+@pytest.mark.full  # computes for long
 def test_a_continued_recording_costs_what_is_drawn_anew(data: Path) -> None:
     priced(data, "--limit", 4)
     dry = priced(data, "--dry-run").stdout.splitlines()

@@ -29,6 +29,7 @@ def pools(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [write_pool(folder / f"{name}.sqlite", 60, 8, seed=at) for at, name in enumerate(("one", "two"))]
 
 
+@pytest.mark.full  # computes for long
 def test_it_writes_all_it_is_asked_for(pools: list[Path], tmp_path: Path) -> None:
     out = {kind: tmp_path / "new" / f"report.{kind}" for kind in ("html", "md", "csv", "json")}
     names = dict(zip(("--out", "--markdown", "--csv", "--json"), out.values(), strict=True))
@@ -135,6 +136,7 @@ def test_a_pool_is_calibrated_on_the_one_beside_it_as_in_the_demo(tmp_path: Path
     assert "24 others in" in reasc("replay", test).stdout
 
 
+@pytest.mark.full  # computes for long
 @pytest.mark.parametrize(
     ("more", "says"),
     [({"fingerprint": {"model": "other"}}, "(their model differ)"), ({"shared": True}, "both hold question 'q0'")],

@@ -66,6 +66,7 @@ def test_certificate_by_hand() -> None:
     assert not decide(MajorityCertificate(), responses("-" * 40)).stop
 
 
+@pytest.mark.full  # computes for long
 @pytest.mark.parametrize("rule", [MajorityCertificate(), CITE()])
 def test_certificate_is_valid_whenever_one_looks(rule: StoppingRule) -> None:
     """Of 500 questions with two answers as likely, each looked at 30 times, at most 5 % are certified."""

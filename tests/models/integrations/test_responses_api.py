@@ -45,6 +45,7 @@ def openai_at(url: str) -> Callable[..., Any]:
     return lambda **fields: ChatOpenAI(model="gpt-4o", base_url=url, api_key="none", max_retries=0, **fields)
 
 
+@pytest.mark.full  # computes for long
 @pytest.mark.parametrize(
     ("name", "way"),
     [*((name, "stream") for name in CHOSEN), ("not streamed", "invoke")],
