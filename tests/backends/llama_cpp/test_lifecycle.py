@@ -48,6 +48,7 @@ def test_nothing_is_printed(tiny_path: Path, capfd: pytest.CaptureFixture[str]) 
         assert verbose or not err
 
 
+@pytest.mark.full  # computes for long
 def test_a_model_nobody_holds_is_freed(tiny_path: Path) -> None:
     gc.collect()
     before = len(engine_threads())
@@ -75,6 +76,7 @@ def test_copies_share_the_model(tiny_path: Path) -> None:
         cooler.invoke("hi")
 
 
+@pytest.mark.full  # computes for long
 @needs_proc
 def test_opening_and_closing_leaves_memory_flat(tiny_path: Path) -> None:
     gc.collect()
