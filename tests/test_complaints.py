@@ -72,8 +72,3 @@ def test_unknown_names_are_refused_with_what_there_is() -> None:
     check_names(["a"], ["a", "b"], "option")
     with pytest.raises(ConfigurationError, match=r"'zzz'.*a, b$"):
         check_names(["a", "zzz"], ["b", "a"], "option")
-
-
-def test_a_removed_option_is_refused_with_what_to_do() -> None:
-    with pytest.raises(ConfigurationError, match=r"'cut_weak'.* leave it out$"):
-        check_names(["cut_weak"], ["a", "b"], "option")

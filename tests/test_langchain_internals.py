@@ -77,7 +77,7 @@ def test_what_init_chat_model_returns() -> None:
     assert provider_class("openai") is pytest.importorskip("langchain_openai").ChatOpenAI
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_nothing_else_in_the_core_uses_private_names() -> None:
     private = {name for name in dir(BaseChatModel) if name.startswith("_") and not name.endswith("__")} - HOOKS
     used = {f"{file.relative_to(PACKAGE)}:{line}": name for file, line, name in uses(private)}

@@ -109,7 +109,7 @@ def test_a_device_and_a_pipe_that_nobody_writes_to_are_refused_at_once(tmp_path:
     assert [re.findall(r"it is a (\w+), not a file", one) for one in refused] == [["device"]] * 4 + [["pipe"]] * 5
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_a_small_compressed_file_is_not_unpacked_without_end(tmp_path: Path) -> None:
     line = json.dumps({"question": "?" * 10_000, "answer": "7"}) + "\n"
     path = tmp_path / "lines.jsonl.gz"

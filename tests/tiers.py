@@ -19,7 +19,7 @@ import pytest
 
 FULL_FIXTURES = frozenset(("child", "disk", "real_server", "site", "trials"))
 """Fixtures that start a process or a real server."""
-FULL_FOLDERS = frozenset(("benchmarks", "escalation", "replay", "report"))
+FULL_FOLDERS = frozenset(("benchmarks", "characterization", "escalation", "replay", "report"))
 """Folders whose tests compute for long."""
 
 _WAY_PARAMETERS = ("runner", "face", "run", "mode", "is_async")

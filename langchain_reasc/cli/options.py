@@ -55,7 +55,9 @@ def one_of(*names: str) -> Callable[[str | None], str | None]:
 
     def check(value: str | None) -> str | None:
         if value is not None and value not in names:
-            raise typer.BadParameter(f"takes {' or '.join(map(repr, names))}, got {value!r}")
+            *others, last = map(repr, names)
+            listed = f"{', '.join(others)} or {last}" if others else last
+            raise typer.BadParameter(f"takes {listed}, got {value!r}")
         return value
 
     return check

@@ -116,7 +116,7 @@ def test_tracing_that_is_on_everywhere_hears_no_sample_twice(runner: Any) -> Non
     assert [run.run_type for run in tracer.sent] == ["llm", *["chain"] * 5]
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_cut_off_samples_are_counted_and_marked(runner: Any) -> None:
     model = saying("1", Reply("the answer is 1", endless=True, usage=False))
     message = runner.invoke(ChatReASC(model=model, answer="auto", max_samples=4, timeout=1.0), "q")

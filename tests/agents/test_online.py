@@ -28,7 +28,7 @@ def test_a_chat_model_learns_from_votes_alone(runner: Any) -> None:
     assert [question.answers for question in memory(chat.calibrator).observations] == [(0, 0, 0, 0)] * 2
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_a_chat_model_switches(runner: Any) -> None:
     chat = ChatReASC(model=saying(Reply("it is 1", -3.0)), calibration="online", answer="number", audit=0)
     for at in range(32):

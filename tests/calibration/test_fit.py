@@ -240,7 +240,7 @@ def test_outcomes_are_no_labels() -> None:
     assert (made.method, made.p_correct) == ("consensus", None)
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 @pytest.mark.parametrize("right", [True, False])
 def test_labels_leave_the_rule_as_it_is(right: bool) -> None:
     """They say how likely an answer is right, and would make a rule that asks for more samples."""

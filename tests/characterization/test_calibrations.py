@@ -120,7 +120,7 @@ MODES += [
 ]
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 @pytest.mark.parametrize(("name", "mode"), MODES)
 def test_calibrating(name: str, mode: str, golden: Golden, tmp_path: Path) -> None:
     (method, arguments, options), run = LEARNED[name], Runner(mode)
@@ -176,7 +176,7 @@ def test_what_cannot_be_calibrated(name: str) -> None:
         WRONG[name]()
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("audit", "script", "mode"),
     [(1.0, drawn, "sync"), pytest.param(1.0, drawn, "async", marks=pytest.mark.slow), (0.3, silent, "sync")],
@@ -208,7 +208,7 @@ def test_online(audit: float, script: Any, mode: str, golden: Golden, tmp_path: 
     assert again.learned is not None and again.learned.n >= reasc.learned.n, "it calibrates on all rows at its start"
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_mixture_learns_by_itself(run: Runner, golden: Golden, tmp_path: Path) -> None:
     reasc = ReASCRunnable(model=Scripted(script=drawn), calibration="mixture", measure=TOP_K, max_samples=4, **ONE)
     accounts = [one.response_metadata["reasc"] for one in run(reasc, "batch", QUESTIONS)]

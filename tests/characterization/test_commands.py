@@ -82,7 +82,7 @@ def pools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_record_grade_replay_report(pools: Path, golden: Golden, tmp_path: Path) -> None:
     """A pool recorded from a model by its class, and all that is made of it."""
     pool = tmp_path / "pool.sqlite"
@@ -110,7 +110,7 @@ def test_record_grade_replay_report(pools: Path, golden: Golden, tmp_path: Path)
 EVERY_RULE = ("--controls", "--rules", "all")
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 @pytest.mark.parametrize(
     "options", [(), pytest.param(EVERY_RULE, marks=pytest.mark.slow), ("--max-samples", 4, "--p-target", 0.7)]
 )
@@ -122,7 +122,7 @@ def test_replay_to_the_digit(options: tuple[object, ...], pools: Path, golden: G
     golden(rows)
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_calibrate_and_ask(pools: Path, golden: Golden, tmp_path: Path) -> None:
     made = tmp_path / "calibration.json"
     steps: dict[str, tuple[object, ...]] = {
@@ -162,7 +162,7 @@ WRONG: dict[str, tuple[object, ...]] = {
 }
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_wrong_calls(pools: Path, golden: Golden, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(pools)
     before = sorted(one.name for one in pools.iterdir())

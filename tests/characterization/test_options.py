@@ -138,7 +138,7 @@ def test_whatever_it_is_made_of_decides_alike(made: str, run: Runner, golden: Go
         golden(account)
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_abstaining_by_a_probability(run: Runner, golden: Golden) -> None:
     """Labels tell P(correct), and it is compared with abstain_below."""
     labelled = [(f"q{at}", "1") for at in range(40)]

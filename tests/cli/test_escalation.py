@@ -29,7 +29,7 @@ def at(served: Served) -> tuple[str, ...]:
     return ("--escalate-url", served.url, "--escalate-model", "big")
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_ask_says_which_model_answered_and_what_each_cost(large: Served) -> None:
     contested = reasc("ask", "What is 4?", *GUESSER, "--seed", 1, "--trace", *at(large))
     assert contested.stdout == "7\n"

@@ -165,7 +165,7 @@ def test_where_nothing_can_be_admitted_the_large_model_answers_alone(runner: Any
     assert alone["models"].keys() == {"large"}
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_drift_begins_learning_again(runner: Any, logged: Any) -> None:
     reasc = pair(audit=1.0)
     ask(runner, reasc, ADMITTED)
@@ -179,7 +179,7 @@ def test_drift_begins_learning_again(runner: Any, logged: Any) -> None:
     assert runner.account(reasc, "q")["answered_by"] == "large"
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_a_share_of_questions_is_audited() -> None:
     reasc = pair()
     for at in range(ADMITTED):

@@ -44,7 +44,7 @@ def test_a_batch_equals_calibrating_on_first_scores_then_deciding(runner: Any) -
     assert {"gate"} < {a["reason"] for a in accounts}  # both stages are in play
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_completion_order_and_concurrency_change_nothing(runner: Any) -> None:
     def decisions(messages: list[Any]) -> list[Any]:
         accounts = [message.response_metadata["reasc"] for message in messages]
@@ -70,7 +70,7 @@ def test_scores_that_determine_nothing_fall_back_to_counting_and_say_so(runner: 
         assert "20 scores equal" in notice
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_an_input_that_fails_or_has_no_logprobs_costs_only_itself(runner: Any) -> None:
     def script(question: str, index: int) -> Reply:
         return Reply("it is 1", logprob=None) if question == "q3" else drawn(question, index)
@@ -97,7 +97,7 @@ def test_windows_longer_than_the_responses_are_pointed_out(runner: Any) -> None:
         assert "(128 tokens)" in account["notices"][0]
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 @pytest.mark.sync_only
 def test_single_calls_count_votes_until_enough_was_seen_and_the_next_process_starts_warm(runner: Any) -> None:
     reasc = online()

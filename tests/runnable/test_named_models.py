@@ -96,7 +96,7 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         ReASCRunnable(NAME)
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_calibrating_takes_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     with chat_server(lambda question, index: Reply("it is 7", -0.5 if question < "q5" else -2.0)) as served:
         monkeypatch.setenv("OPENAI_BASE_URL", served.url)

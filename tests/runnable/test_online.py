@@ -44,7 +44,7 @@ def test_it_counts_until_it_has_learned_and_then_says_so(runner: Any, fits: Any,
     assert hard["samples"] > 1
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_kinds_of_request_are_decided_by_their_own(runner: Any, fits: Any) -> None:
     reasc = online()
     kinds = {name: ChatPromptTemplate.from_messages([("system", name), ("human", "{q}")]) for name in ("one", "two")}
@@ -170,7 +170,7 @@ def test_options_that_do_not_go_together() -> None:
         online(calibration=None, online_state="state.json")
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 @pytest.mark.sync_only
 def test_objects_are_learned_from_as_wholes(runner: Any, fits: Any) -> None:
     texts = ['{"a": 1, "b": 2}', '{"a": 1, "b": 3}', '{"a": 4, "b": 2}', '{"a": 1, "b": 2}']
@@ -250,7 +250,7 @@ def test_which_questions_are_audited_is_settled_by_their_number_and_the_seed() -
     assert 60 < sum(audited(1)) < 140
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 @pytest.mark.sync_only
 @pytest.mark.parametrize("audit", [0, 1])
 def test_responses_that_agree_otherwise_than_was_learned_begin_it_anew(

@@ -196,7 +196,7 @@ def test_what_could_not_be_written_is_written_later(path: Path, monkeypatch: Any
     assert seen(path) == 4
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_a_full_disk_costs_no_answer(path: Path, monkeypatch: Any, caplog: Any) -> None:
     monkeypatch.setattr(observation_log, "_RETRY_AFTER", 0.0)
     ask(online(path), 3).close()

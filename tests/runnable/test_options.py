@@ -58,7 +58,7 @@ def learning() -> ReASCRunnable:
     return ReASCRunnable(model=model, calibration="mixture", measure=TOP_K, max_samples=2)
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_configurable_fields_learn_together(runner: Any) -> None:
     reasc = learning()
     configured = reasc.configurable_fields(max_samples=ConfigurableField(id="budget"))

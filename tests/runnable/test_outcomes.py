@@ -34,7 +34,7 @@ def told(runner: Any, reasc: Any, at: int) -> bool:
     )
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 @pytest.mark.parametrize(
     "kept", [pytest.param(True, id="in a store"), pytest.param(False, id="in memory", marks=pytest.mark.slow)]
 )
@@ -55,7 +55,7 @@ def test_outcomes_tell_how_likely_an_answer_is_right(runner: Any, tmp_path: Path
     assert [kept[one["id"]] for one in accounts] == [None, sure.p_correct, unsure.p_correct], "what was said then"
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_outcomes_come_back_and_reach_other_processes(runner: Any, tmp_path: Path) -> None:
     one, other = (online(half_sure, max_samples=6, online_state=tmp_path / "s.sqlite") for _ in range(2))
     ids = []
@@ -69,7 +69,7 @@ def test_outcomes_come_back_and_reach_other_processes(runner: Any, tmp_path: Pat
     assert [question.correct for question in again.observations] == [None] * 3 + [False] + [None] * (MINIMUM - 4)
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_an_outcome_may_come_before_the_question_was_learned_from(runner: Any, tmp_path: Path) -> None:
     reasc = online(half_sure, online_state=tmp_path / "s.sqlite")
     for at in range(2 * MINIMUM):
@@ -79,7 +79,7 @@ def test_an_outcome_may_come_before_the_question_was_learned_from(runner: Any, t
     assert calibrator(reasc).observations.outcomes == 2 * MINIMUM and reasc.learned is not None
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_a_process_calibrates_on_outcomes_that_another_one_was_told(runner: Any, tmp_path: Path) -> None:
     one, other = (online(half_sure, max_samples=6, online_state=tmp_path / "s.sqlite") for _ in range(2))
     for at in range(70):
@@ -122,7 +122,7 @@ def answered(rng: np.random.Generator, told: Callable[[bool], float]) -> tuple[O
     return Observation(tuple(given), np.empty((0, 6)), decided=6, answer=answer, correct=outcome), right
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("told", "off"),
     [

@@ -216,7 +216,7 @@ def test_one_sample_that_is_refused_counts_as_one_vote_and_the_others_keep_their
         assert "logprobs_refused" not in result.message.response_metadata
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 @pytest.mark.sync_only
 def test_calibrating_goes_on_where_none_is_needed_or_another_stands_in(runner: Any, served: Served) -> None:
     made = runner.calibrate(chat(served), [f"q{at}" for at in range(6)], concurrency=1)

@@ -69,7 +69,7 @@ def test_the_line_is_asked_for_and_is_no_part_of_the_answer(runner: Any) -> None
     assert unasked.log.prompts == [[HumanMessage("How many?")]]
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_a_response_without_a_statement_is_without_confidence(runner: Any, calibrated: Any) -> None:
     model = stating("it is 1.\nConfidence: 30%", "it is 2", "it is 2.\nConfidence: certain", "it is 1")
     options: Any = {"model": model, "calibration": calibrated, "ask_confidence": True}
@@ -199,7 +199,7 @@ def test_auto_compares_it_with_the_signals_of_tokens() -> None:
     assert [one.score for one in other.rejected if one.signal == "verbalized"] == ["mean"]
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 @pytest.mark.sync_only
 @pytest.mark.parametrize(("system", "fixed"), [([], None), ([("system", "Be brief.")], 0)])
 def test_a_calibration_holds_for_models_that_are_asked_or_for_those_that_are_not(

@@ -60,7 +60,7 @@ def test_what_is_left_undecided_has_its_best_answer_so_far(runner: Any) -> None:
     assert {(account["reason"], account["samples"]) for account in plenty} == {("agreement", 3)}
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_arrival_order_changes_nothing(runner: Any) -> None:
     inputs = EASY + CLOSE
     one, other = (runner.accounts(reasc(), inputs, total_samples=40) for _ in range(2))

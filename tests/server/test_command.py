@@ -76,7 +76,7 @@ def test_check_asks_the_upstream_and_says_what_is_served(upstream: Served) -> No
     assert upstream.gets == ["/v1/models"]
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_check_asks_both_upstreams_and_says_where_contested_votes_go(upstream: Served) -> None:
     with serving(Said(), get=models) as larger:
         given = (

@@ -183,7 +183,7 @@ def check(server: Front, count: int) -> None:
     any_response()
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_any_stream_comes_as_from_the_upstream(server: Front) -> None:
     check(server, 10)
 

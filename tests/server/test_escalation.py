@@ -145,7 +145,7 @@ def test_a_key_is_charged_for_the_tokens_of_both() -> None:
         assert 1000 - client.tokens.left == pytest.approx(spent["tokens"]["spent"], abs=1)
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_it_learns_from_both_and_servers_that_share_a_file_learn_together(tmp_path: Path) -> None:
     state = tmp_path / "learned.sqlite"
     votes = {"calibration": "online", "state": str(state)}

@@ -35,7 +35,7 @@ def test_kinds_of_request_are_told_apart(tmp_path: Path) -> None:
         assert learned(lambda: seen(state), {kinds[0]: 2, kinds[2]: 1, kinds[3]: 1})
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_each_model_is_learned_of_by_itself_once_it_has_answered(tmp_path: Path) -> None:
     state = tmp_path / "learned.sqlite"
     with front(Said(), votes={"answer": "number", "calibration": "online", "state": str(state)}) as server:

@@ -18,6 +18,8 @@ from .test_live import delta, says
 from .test_local import Scripted
 from .test_responses import whole_of
 
+pytestmark = pytest.mark.full
+
 NO_PARAMETERS = {"type": "object", "properties": {"x": {"type": "integer"}}}
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": NO_PARAMETERS}} for name in "fg"]
 FLAT_TOOLS = [{"type": "function", "name": name, "parameters": NO_PARAMETERS} for name in "fg"]

@@ -579,7 +579,7 @@ class AnswersTools(Said):
         return [] if request["messages"][-1]["role"] == "tool" else super().called(request, at)
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_openais_client_reads_everything() -> None:
     with front(AnswersTools()) as server, openai.OpenAI(base_url=server.url, api_key="any", max_retries=0) as client:
         asked: Any = {"model": "tiny", "tools": [FUNCTION]}

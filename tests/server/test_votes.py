@@ -225,7 +225,7 @@ class Guesses(Said):
         return [[f"it is {number if easy or at % 4 else at % 7}"]]
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_what_was_learned_can_abstain() -> None:
     votes = {"answer": "number", "calibration": "online", "concurrency": 1}
     with front(Guesses(), votes=votes) as server:

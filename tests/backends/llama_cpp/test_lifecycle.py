@@ -48,7 +48,7 @@ def test_nothing_is_printed(tiny_path: Path, capfd: pytest.CaptureFixture[str]) 
         assert verbose or not err
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_a_model_nobody_holds_is_freed(tiny_path: Path) -> None:
     gc.collect()
     before = len(engine_threads())
@@ -76,7 +76,7 @@ def test_copies_share_the_model(tiny_path: Path) -> None:
         cooler.invoke("hi")
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 @needs_proc
 def test_opening_and_closing_leaves_memory_flat(tiny_path: Path) -> None:
     gc.collect()

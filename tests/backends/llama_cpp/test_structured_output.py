@@ -124,7 +124,7 @@ def test_what_a_grammar_cannot_say_is_checked_by_pydantic(model: ChatLlamaCpp) -
         model.with_structured_output(Never).invoke("x")
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_json_mode_gives_an_object(model: ChatLlamaCpp) -> None:
     mode = model.with_structured_output(method="json_mode", include_raw=True, max_tokens=2000)
     ended = 0

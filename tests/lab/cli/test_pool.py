@@ -85,7 +85,7 @@ def test_calibrate_shows_a_wrong_extractor_or_label_beside_the_answers(tmp_path:
     assert "answer '4'" in reasc(*arguments, "auto", code=1).stderr
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_calibrate(tmp_path: Path) -> None:
     path, out = write_pool(tmp_path / "p.sqlite", questions=80, samples=4, separation=1.5), tmp_path / "c.json"
     done = reasc("pool", "calibrate", path, "--out", out, "--limit", 60)

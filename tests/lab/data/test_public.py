@@ -48,7 +48,7 @@ def test_a_run_names_its_model_and_keeps_verdicts_and_tokens(tmp_path: Path) -> 
     assert gpqa.metadata["license"].startswith("CC BY")
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_a_run_of_verdicts_alone_is_left_out_and_answers_are_found_in_texts(tmp_path: Path) -> None:
     copied = shutil.copytree(PUBLIC / "epoch", tmp_path / "in")
     for summaries in copied.rglob("summaries.json"):

@@ -17,7 +17,7 @@ def pools(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return write_pair(tmp_path_factory.mktemp("pair"), scores=True, keys=True)
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_it_prints_a_table_of_80_columns_and_every_promise(pools: tuple[Path, Path], tmp_path: Path) -> None:
     small, large = pools
     picture = tmp_path / "new" / "frontier.png"
@@ -39,7 +39,7 @@ def test_it_prints_a_table_of_80_columns_and_every_promise(pools: tuple[Path, Pa
     assert f"wrote {picture}" in done.stderr and picture.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_json_holds_every_row_with_what_it_rests_on(pools: tuple[Path, Path]) -> None:
     small, large = pools
     data = json.loads(reasc("replay", small, "--escalate-to", large, *QUICK, "--last", 30, "--json").stdout)

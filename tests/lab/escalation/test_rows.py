@@ -78,7 +78,7 @@ def test_a_replay_decides_and_pays_as_a_live_run(
     assert (known.rule is not None) is pays and any(not one.escalated for one in played) is pays
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_where_the_small_model_rivals_the_large_one_it_saves_what_it_promises(tmp_path: Path) -> None:
     found = compare_cascades(made(tmp_path, questions=500, hard=0.1), shuffles=4, within=[0.1])
     rows = named(found)
@@ -90,7 +90,7 @@ def test_where_the_small_model_rivals_the_large_one_it_saves_what_it_promises(tm
     assert rows["3 equal votes, else large"].later.value == pytest.approx(0.3 + 0.12, abs=0.08)
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_where_it_does_not_pay_it_is_refused(tmp_path: Path) -> None:
     found = compare_cascades(made(tmp_path, questions=300, small=(0.3, 0.1)), shuffles=4, within=[0.05])
     row = named(found)["learned, within 5 %"]
@@ -130,7 +130,7 @@ def test_one_response_of_each_leaves_no_votes(tmp_path: Path) -> None:
     assert any("how often the large model differs from itself is not known" in note for note in found.notes)
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 def test_the_same_seed_gives_the_same_rows_and_another_one_others(tmp_path: Path) -> None:
     pair = made(tmp_path, questions=80)
     first, again, other = (

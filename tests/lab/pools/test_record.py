@@ -66,7 +66,7 @@ def test_an_interrupted_recording_goes_on_where_it_was(tmp_path: Path) -> None:
     assert [question.id for question in resumed.questions] == [question.id for question in whole.questions]
 
 
-@pytest.mark.full  # computes for long
+@pytest.mark.full
 @pytest.mark.parametrize("concurrency", [1, 3])
 def test_more_responses_join_those_that_are_there(tmp_path: Path, concurrency: int) -> None:
     whole = record_pool(Guesser(), QUESTIONS, tmp_path / "whole.sqlite", samples=16)
