@@ -55,6 +55,7 @@ def texts_of(piece: str, size: int) -> list[str]:
     return [repeated, f"The answer is 7.\n\n{repeated}", f"<answer>{repeated} 7"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("spec", SPECS, ids=str)
 @pytest.mark.parametrize("piece", REPEATED, ids=repr)
 def test_a_long_text_is_read_at_once(piece: str, spec: Any) -> None:
