@@ -48,7 +48,7 @@ def ask(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="When to stop: finite_horizon, cannot_catch_up, asc or another; with parameters: esc:window=3.",
+            help="When to stop: finite_horizon, asc, lead or another; with parameters: lead:k=3.",
         ),
     ] = None,
     max_samples: Annotated[int, typer.Option(min=1, help="The most samples.")] = 16,
