@@ -1,12 +1,13 @@
-"""The tiers of tests: what `make test` leaves to `make test-all`, and what makes sure that it does.
+"""The tiers of tests: what `make test` leaves to `make test-all`, and a guard.
 
-A test belongs to the fast tier unless it is marked ``slow`` or ``full``. Some tests are marked here: those that use a
-fixture of ``FULL_FIXTURES``, and one of the two ways of a test that runs synchronously and in an event loop. Any other
-test that starts a process marks itself; the guard fails it otherwise.
+A test belongs to the fast tier unless it is marked ``slow`` or ``full``. Marked here are the tests of some folders and
+fixtures, and one way of each test that runs both synchronously and in an event loop. Other tests are marked where they
+stand. The guard fails a test of the fast tier that starts a process.
 """
 
 import multiprocessing.process
 import os
+import platform
 import subprocess
 import zlib
 from collections import defaultdict
@@ -69,18 +70,20 @@ def may_start_processes() -> bool:
 
 
 @contextmanager
-def running(item: pytest.Item) -> Iterator[None]:
-    """Tell the guard which test runs."""
+def running(item: pytest.Item | None) -> Iterator[None]:
+    """Tell the guard which test runs; None: what runs is not guarded."""
     global _running
+    before = _running
     _running = item
     try:
         yield
     finally:
-        _running = None
+        _running = before
 
 
 def guard(patch: pytest.MonkeyPatch) -> None:
-    """Let a test of the fast tier fail if it starts a process, and spare it the processes of the package's own."""
+    """Let a test of the fast tier fail if it starts a process."""
+    platform.processor()  # starts a process once, and remembers what it says
     starting: list[tuple[Any, str]] = [
         (subprocess.Popen, "__init__"),
         (multiprocessing.process.BaseProcess, "start"),
@@ -93,14 +96,14 @@ def guard(patch: pytest.MonkeyPatch) -> None:
 def _refused_in_the_fast_tier(start: Callable[..., Any]) -> Callable[..., Any]:
     def checked(*args: Any, **kwargs: Any) -> Any:
         if not may_start_processes():
-            pytest.fail(f"a test of the fast tier starts a process: mark it @pytest.mark.full ({args[-1:]})")
+            pytest.fail(f"a test of the fast tier starts a process {args[-1:]}: mark it with @pytest.mark.full")
         return start(*args, **kwargs)
 
     return checked
 
 
 def in_this_process(patch: pytest.MonkeyPatch) -> None:
-    """Let tests of the fast tier do here what the package does in processes of its own."""
+    """Let tests of the fast tier do in this process what the package does in others: read formulas, load files."""
     from langchain_reasc.answers import mathematics, mathematics_worker
 
     in_worker = mathematics._FormulaWorker.read_formula
@@ -115,12 +118,21 @@ def in_this_process(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(mathematics._FormulaWorker, "read_formula", read_formula)
     if find_spec("langchain_reasc_llama_cpp"):
-        from langchain_reasc_llama_cpp.native import model
+        _load_in_this_process(patch)
 
-        check_loading = model.check_loading
 
-        def check(*args: Any) -> None:
-            if may_start_processes():
-                check_loading(*args)
+def _load_in_this_process(patch: pytest.MonkeyPatch) -> None:
+    from langchain_reasc_llama_cpp.native import model, safe_kernels
 
-        patch.setattr(model, "check_loading", check)
+    check_loading, try_kernels = model.check_loading, safe_kernels._run
+
+    def check_loading_unless_fast(*args: Any) -> None:
+        if may_start_processes():
+            check_loading(*args)
+
+    def try_kernels_unguarded(*args: Any) -> str:
+        with running(None):  # once for each machine with AMX: without a trial no model could be loaded there
+            return try_kernels(*args)
+
+    patch.setattr(model, "check_loading", check_loading_unless_fast)
+    patch.setattr(safe_kernels, "_run", try_kernels_unguarded)
