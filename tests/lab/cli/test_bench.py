@@ -79,7 +79,7 @@ def test_all_recordings_are_summed_up(folder: Path, tmp_path: Path) -> None:
 def test_a_recording_on_which_the_rule_is_clearly_worse_is_named(tmp_path: Path) -> None:
     right, wrong = response("7"), response("1")
     close, steady = [*[right] * 9, *[wrong] * 7], [right] * 16
-    json_lines(tmp_path / "mixed.jsonl", *[question(f"{n}", *(steady if n % 3 else close)) for n in range(90)])
+    json_lines(tmp_path / "mixed.jsonl", *[question(f"{n}", *(steady if n % 3 else close)) for n in range(400)])
     json_lines(tmp_path / "steady.jsonl", *[question(f"{n}", *steady) for n in range(20)])
     said = " ".join(reasc("bench", tmp_path, "--shuffles", 4).stdout.split())
     assert "help on 1 of 2 recordings" in said and "harm on 0." in said
