@@ -15,6 +15,8 @@ from pydantic import SecretStr
 
 from langchain_reasc import ChatReASC
 
+pytestmark = pytest.mark.full
+
 
 class TestChatReASC(ChatModelUnitTests):
     @property

@@ -63,6 +63,7 @@ def test_the_picture_of_the_packages_is_the_one_drawn_now() -> None:
     assert PACKAGES.read_text(encoding="utf-8") == packages()
 
 
+@pytest.mark.full
 def test_the_arrows_of_the_picture_are_the_imports_between_packages() -> None:
     paths = ElementTree.parse(PACKAGES).getroot().iter(f"{SVG}path")
     shown = {(one.attrib["data-from"], one.attrib["data-to"]) for one in paths if "data-from" in one.attrib}

@@ -116,6 +116,7 @@ def test_it_asks_a_server_with_its_tools() -> None:
     assert asked["model"] == "tiny" and asked["tools"]
 
 
+@pytest.mark.full
 def test_an_absent_server_is_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

@@ -24,6 +24,8 @@ from langchain_reasc.method import Race
 
 from .fakes import PROMPT_TOKENS, TOP_K, Reply, Scripted, failing, saying
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[2]
 WITHIN = 0.2
 ADMITTED = 20
@@ -151,7 +153,6 @@ def test_a_large_model_that_is_down_while_learning(runner: Any, logged: Any) -> 
     assert learner(reasc).calibration is None and not logged()
 
 
-@pytest.mark.full
 def test_where_nothing_can_be_admitted_the_large_model_answers_alone(runner: Any, logged: Any) -> None:
     reasc = pair()
     accounts = ask(runner, reasc, 60, "wrong")
@@ -165,7 +166,6 @@ def test_where_nothing_can_be_admitted_the_large_model_answers_alone(runner: Any
     assert alone["models"].keys() == {"large"}
 
 
-@pytest.mark.full
 def test_drift_begins_learning_again(runner: Any, logged: Any) -> None:
     reasc = pair(audit=1.0)
     ask(runner, reasc, ADMITTED)
@@ -179,7 +179,6 @@ def test_drift_begins_learning_again(runner: Any, logged: Any) -> None:
     assert runner.account(reasc, "q")["answered_by"] == "large"
 
 
-@pytest.mark.full
 def test_a_share_of_questions_is_audited() -> None:
     reasc = pair()
     for at in range(ADMITTED):
@@ -247,7 +246,6 @@ def rows(path: Path) -> int:
     return sum(one.rows for one in ObservationStore.open(path).escalations())
 
 
-@pytest.mark.full
 @pytest.mark.sync_only
 def test_processes_that_share_a_file_learn_together(runner: Any, path: Path) -> None:
     other = started(path, "asked(6)")
@@ -261,7 +259,6 @@ def test_processes_that_share_a_file_learn_together(runner: Any, path: Path) -> 
     assert known(reasc) == ObservationStore.open(path).escalations()[0]
 
 
-@pytest.mark.full
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_processes_that_are_killed_or_forked_lose_nothing(path: Path) -> None:
     fork = "if not os.fork(): asked(3, reasc); sys.exit(0)"
@@ -351,7 +348,6 @@ def calibrated(runner: Any, given: Any, script: Any = small, large: Any = None, 
     return made
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("label", [None, "1", "3"], ids=["no labels", "large is right", "both are wrong"])
 def test_calibrating_on_both(runner: Any, label: str | None, tmp_path: Path) -> None:
     moved: list[tuple[int, int]] = []
@@ -373,7 +369,6 @@ def test_calibrating_on_both(runner: Any, label: str | None, tmp_path: Path) -> 
         assert reasc.learned == made
 
 
-@pytest.mark.full
 def test_no_more_is_promised_than_was_tested(runner: Any) -> None:
     made = calibrated(runner, questions(30))
     both: Any = {"model": Scripted(script=small), "escalate_to": saying("1"), "calibration": made}
@@ -383,7 +378,6 @@ def test_no_more_is_promised_than_was_tested(runner: Any) -> None:
         assert "guarantee" in runner.account(ReASCRunnable(**both, **within), "q")
 
 
-@pytest.mark.full
 def test_a_rule_given_beside_a_calibration_decides(runner: Any) -> None:
     made = calibrated(runner, questions(30))
     reasc = ReASCRunnable(model=Scripted(script=small), escalate_to=saying("1"), calibration=made, rule=Race(2))
@@ -391,14 +385,12 @@ def test_a_rule_given_beside_a_calibration_decides(runner: Any) -> None:
     assert (account["answered_by"], account["samples"], "guarantee" in account) == ("small", 2, False)
 
 
-@pytest.mark.full
 def test_a_batch_learns_and_tells_each_change_once(runner: Any, logged: Any) -> None:
     reasc = pair(concurrency=1)
     runner.batch(reasc, [f"q{at}" for at in range(60)], {"max_concurrency": 8})
     assert len(logged()) == 1 and known(reasc).rows >= 18
 
 
-@pytest.mark.full
 def test_with_labels_a_contradiction_is_a_right_answer_lost(runner: Any) -> None:
     wrong = {one: calibrated(runner, questions(30, "wrong", label=one)).escalation for one in ("1", "2")}
     assert wrong["1"] is not None and wrong["1"].rule is None, "the large model is right"
@@ -498,7 +490,6 @@ def confident(question: str, index: int) -> Reply:
     return Reply(f"the answer is {1 if sure else index + 2}", -2.0 if sure else -1.0)
 
 
-@pytest.mark.full
 def test_the_confidence_of_the_first_response_may_decide(runner: Any, tmp_path: Path) -> None:
     reasc = pair(confident, measure=TOP_K, within=0.3)
     accounts = ask(runner, reasc, 70)

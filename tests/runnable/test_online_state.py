@@ -25,6 +25,8 @@ from . import learning
 from .fakes import TOP_K, Reply, Scripted
 from .learning import MINIMUM, calibrator
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[2]
 SECRETS = ("capital", "Paris", "Lyon", "sk-secret")
 
@@ -57,7 +59,6 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "state.sqlite"
 
 
-@pytest.mark.full
 def test_another_process_goes_on_where_the_first_one_stopped(runner: Any, path: Path) -> None:
     first = online(path)
     ask(first, 1)
@@ -121,14 +122,12 @@ def same(one: Calibration | None, other: Calibration | None) -> bool:
     return one.model_copy(update={"created_at": other.created_at}) == other
 
 
-@pytest.mark.full
 def test_what_was_seen_last_is_written_when_the_process_ends(path: Path) -> None:
     """Also by runnables that are gone, and by a program that fails."""
     assert "ValueError" in ended(started(path, "for at in range(4): asked(1, str(at))", "asked(5)", "raise ValueError"))
     assert seen(path) == 9
 
 
-@pytest.mark.full
 def test_processes_that_share_a_file_learn_together(path: Path) -> None:
     each = MINIMUM // 2 + 1  # neither learns anything alone
     assert ended(*(started(path, f"asked({each}, {name!r})") for name in ("a", "b"))) == ""
@@ -169,7 +168,6 @@ def test_nobody_waits_for_the_file_while_a_process_calibrates(path: Path, monkey
     assert "not kept" not in caplog.text
 
 
-@pytest.mark.full
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_process_adds_its_own(path: Path) -> None:
     forks = (
@@ -196,7 +194,6 @@ def test_what_could_not_be_written_is_written_later(path: Path, monkeypatch: Any
     assert seen(path) == 4
 
 
-@pytest.mark.full
 def test_a_full_disk_costs_no_answer(path: Path, monkeypatch: Any, caplog: Any) -> None:
     monkeypatch.setattr(observation_log, "_RETRY_AFTER", 0.0)
     ask(online(path), 3).close()
@@ -252,7 +249,6 @@ def test_each_process_calibrates_on_the_rows_of_all(path: Path) -> None:
     assert same(online(path).learned, one.learned), "of the same rows"
 
 
-@pytest.mark.full
 def test_a_change_that_one_process_has_seen_is_forgotten_by_all(path: Path) -> None:
     one, other = online(path), online(path)
     saved(one, 2 * MINIMUM)
@@ -268,7 +264,6 @@ def test_a_change_that_one_process_has_seen_is_forgotten_by_all(path: Path) -> N
     assert calibrator(other).observations.restarts == calibrator(one).observations.restarts
 
 
-@pytest.mark.full
 def test_a_change_that_was_seen_alone_is_forgotten_by_all(path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(ObservationStore, "WAIT", 0.05)
     monkeypatch.setattr(observation_log, "_RETRY_AFTER", 0.0)
@@ -337,7 +332,6 @@ def test_a_file_that_contradicts_itself_is_refused(path: Path, change: str, why:
     assert not [one for one in SECRETS if one in str(raised.value)] or "unknown" in str(raised.value)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("size", [50, 5000, 20_000])
 def test_a_file_that_was_cut_short_is_refused(path: Path, size: int) -> None:
     saved(online(path), MINIMUM)

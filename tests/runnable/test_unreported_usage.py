@@ -16,6 +16,8 @@ from langchain_reasc import ReASCRunnable
 
 from .fakes import Reply, Scripted
 
+pytestmark = pytest.mark.full
+
 langchain_openai = pytest.importorskip("langchain_openai")
 langchain_reasc_openai = pytest.importorskip("langchain_reasc_openai")
 

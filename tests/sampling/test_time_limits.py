@@ -17,6 +17,8 @@ from langchain_reasc.exceptions import SampleTimeout
 from langchain_reasc.sampling import QuestionClock
 from sampling.test_parallel import Parallel, parallel
 
+pytestmark = pytest.mark.full
+
 SOON = 0.5  # seconds; on a busy machine too, what does not hang must end by then
 
 
@@ -156,7 +158,6 @@ def test_a_model_that_does_not_begin_in_time_costs_only_the_time(
 BACKTRACKS = r"regex:(?:a|aa)+: (\d+)"
 
 
-@pytest.mark.full
 def test_a_pattern_that_backtracks_for_ever_finds_nothing_and_holds_no_event_loop() -> None:
     model = Scripted(script=lambda question, index: Reply("a" * 80 if index == 1 else "aa: 42"))
     reasc = ReASCRunnable(model=model, answer=BACKTRACKS)

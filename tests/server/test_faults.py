@@ -16,6 +16,8 @@ from servers.exchange import Answer, Exchange, refuses
 
 from .serving import HELLO, SHAPE, TOOL, Front, Said, endless, eventually, front
 
+pytestmark = pytest.mark.full
+
 VOTED: dict[str, Any] = {"model": "tiny", "messages": HELLO, "tools": [TOOL]}
 JSON = "application/json"
 MALFORMED: dict[str, tuple[bytes, dict[str, str], int]] = {

@@ -14,6 +14,8 @@ from servers.exchange import Answer, Exchange
 
 from .serving import HELLO, KEY, TOOL, Front, Said, eventually, front
 
+pytestmark = pytest.mark.full
+
 JSON = "application/json"
 
 

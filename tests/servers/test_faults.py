@@ -17,6 +17,8 @@ from .exchange import Answer, Exchange, refuses
 from .fake_server import serving
 from .faults import FAULTS, RIGHT, TOKENS, drip, keep_alives
 
+pytestmark = pytest.mark.full
+
 TIMEOUT: Final = 0.6  # seconds that clients wait; healthy samples must arrive in time even on a busy machine
 PAGE: Final = Path(__file__).parents[2] / "docs" / "servers.md"
 HEADING: Final = "## What servers do wrong, and what comes of it\n"

@@ -13,6 +13,8 @@ from backends.llama_cpp.random_model import OPTIONS, RandomModelTests
 from backends.llama_cpp.tiny_gguf import write_tiny_model
 from langchain_reasc.exceptions import ConfigurationError
 
+pytestmark = pytest.mark.full
+
 
 class TestChatLlamaCpp(ChatModelUnitTests):
     @property

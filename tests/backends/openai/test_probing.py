@@ -30,6 +30,8 @@ from langchain_reasc.cli import app, console
 from langchain_reasc.exceptions import ConfigurationError, SampleTimeout, ServerError
 from langchain_reasc.models import prepare_model
 
+pytestmark = pytest.mark.full
+
 KEY = "hush-hush"
 
 
@@ -292,7 +294,6 @@ def nonsense() -> Iterator[tuple[str, Nonsense]]:
         yield served.url, server
 
 
-@pytest.mark.full
 @examples(30)
 @given(
     said=st.lists(answers, min_size=3, max_size=9),

@@ -36,6 +36,8 @@ from backends.openai.loopback import (
 )
 from langchain_reasc.exceptions import ModelClosedError, SamplingError
 
+pytestmark = pytest.mark.full
+
 PROMPTS = [f"question {at}" for at in range(12)]
 """So many that each of two servers gets some: which gets which depends on the ports."""
 

@@ -24,7 +24,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.mark.full
 def test_every_recording_has_its_rows_in_80_columns(folder: Path, tmp_path: Path) -> None:
     picture = tmp_path / "bench.png"
     shown = reasc("bench", folder, "--shuffles", 2, "--plot", picture).stdout
