@@ -41,6 +41,10 @@ gc.disable()
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return True if tiers.leaves_out(collection_path, config.option.markexpr) else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     tiers.mark(items)
 

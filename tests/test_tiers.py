@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tiers import mark
+from tiers import FAST, leaves_out, mark
 
 
 class Item:
@@ -83,3 +83,9 @@ def test_a_fast_test_that_starts_a_process_fails(start: Callable[[], Any]) -> No
 @pytest.mark.full
 def test_another_one_may() -> None:
     assert subprocess.run([sys.executable, "-V"], capture_output=True).returncode == 0
+
+
+def test_folders_that_the_fast_tier_leaves_out_are_not_even_read() -> None:
+    assert leaves_out(Path("tests/lab/replay"), FAST)
+    assert not leaves_out(Path("tests/lab/replay"), "not slow") and not leaves_out(Path("tests/method"), FAST)
+    assert f"-m '{FAST}'" in (Path(__file__).parents[1] / "Makefile").read_text(encoding="utf-8")

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,8 @@ FULL_FIXTURES = frozenset(("child", "disk", "real_server", "site", "trials"))
 """Fixtures that start a process or a real server."""
 FULL_FOLDERS = frozenset(("benchmarks", "characterization", "escalation", "replay", "report"))
 """Folders whose tests compute for long."""
+FAST = "not slow and not full"
+"""How `make test` asks for its tests."""
 
 _WAY_PARAMETERS = ("runner", "face", "run", "mode", "is_async")
 """Parameters of tests and fixtures that say whether a test runs in an event loop."""
@@ -43,6 +46,11 @@ def mark(items: list[pytest.Item]) -> None:
             # Half of the cases run in each way, always the same half: a fault of one way alone meets many of them.
             left_out = _WAYS[zlib.crc32(case.encode()) % len(_WAYS)]
             ways[left_out].add_marker(pytest.mark.full)
+
+
+def leaves_out(path: Path, chosen: str) -> bool:
+    """Return whether a folder need not be collected, because none of its tests is among the chosen ones."""
+    return chosen == FAST and path.name in FULL_FOLDERS
 
 
 def _way(item: pytest.Item) -> str | None:

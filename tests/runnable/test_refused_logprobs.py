@@ -16,6 +16,8 @@ from langchain_reasc.models.fingerprint import Fingerprint
 from .conftest import AsyncRunner, Runner
 from .fakes import calibration
 
+pytestmark = pytest.mark.full
+
 langchain_openai = pytest.importorskip("langchain_openai")
 backend = pytest.importorskip("langchain_reasc_openai")
 
@@ -216,7 +218,6 @@ def test_one_sample_that_is_refused_counts_as_one_vote_and_the_others_keep_their
         assert "logprobs_refused" not in result.message.response_metadata
 
 
-@pytest.mark.full
 @pytest.mark.sync_only
 def test_calibrating_goes_on_where_none_is_needed_or_another_stands_in(runner: Any, served: Served) -> None:
     made = runner.calibrate(chat(served), [f"q{at}" for at in range(6)], concurrency=1)

@@ -12,6 +12,8 @@ from langchain_reasc.exceptions import ConfigurationError, SamplingError
 
 from .fakes import PROMPT_TOKENS, Reply, Scripted, calibration, failing
 
+pytestmark = pytest.mark.full
+
 EASY = [f"easy {at}" for at in range(8)]  # always the same answer: ASC stops at 4
 CLOSE = [f"close {at}" for at in range(4)]  # "2" has two votes of three, but "1" comes first
 
@@ -60,7 +62,6 @@ def test_what_is_left_undecided_has_its_best_answer_so_far(runner: Any) -> None:
     assert {(account["reason"], account["samples"]) for account in plenty} == {("agreement", 3)}
 
 
-@pytest.mark.full
 def test_arrival_order_changes_nothing(runner: Any) -> None:
     inputs = EASY + CLOSE
     one, other = (runner.accounts(reasc(), inputs, total_samples=40) for _ in range(2))

@@ -17,6 +17,8 @@ from langchain_reasc import ChatReASC, Measure, ReASCMiddleware, ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError
 from sampling.test_parallel import parallel
 
+pytestmark = pytest.mark.full
+
 QUESTIONS = [f"q{at}" for at in range(3)]
 STATES = [{"messages": [HumanMessage(question)]} for question in QUESTIONS]
 OPTIONS: dict[str, Any] = {"concurrency": 4, "max_samples": 4}

@@ -22,6 +22,8 @@ from langchain_reasc.models.usage import estimated_tokens
 
 from .serving import HELLO, TOOL, Front, Said, eventually, front
 
+pytestmark = pytest.mark.full
+
 MINUTE = 60_000
 ASKED: dict[str, Any] = {"model": "tiny", "messages": HELLO}
 VOTED = {**ASKED, "tools": [TOOL]}

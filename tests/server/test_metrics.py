@@ -12,6 +12,8 @@ from servers.exchange import refuses
 from .serving import HELLO, TOOL, Front, Said, breaks_off, eventually, front
 from .test_faults import held, slowly
 
+pytestmark = pytest.mark.full
+
 VOTED: dict[str, Any] = {"model": "tiny", "messages": HELLO, "tools": [TOOL]}
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 

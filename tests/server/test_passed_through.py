@@ -12,6 +12,8 @@ from servers.fake_server import serving
 
 from .serving import HELLO, KEY, SHAPE, TOOL, Front, Said, breaks_off, front
 
+pytestmark = pytest.mark.full
+
 CHAT: dict[str, Any] = {"model": "tiny", "messages": HELLO, "tools": [TOOL]}
 REASONS: dict[str, tuple[dict[str, Any], str]] = {
     "several": ({**CHAT, "n": 3}, "n"),

@@ -20,6 +20,8 @@ from langchain_reasc.exceptions import ConfigurationError
 from .serving import HELLO, KEY, TOOL, Front, Said, breaks_off, endless, eventually, front, models
 from .test_command import process
 
+pytestmark = pytest.mark.full
+
 trace = pytest.importorskip("opentelemetry.sdk.trace")
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
 pytest.importorskip("opentelemetry.instrumentation.asgi")
