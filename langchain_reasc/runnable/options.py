@@ -1,4 +1,4 @@
-"""The options of runnable, chat model, middleware and decision model, each declared once in :class:`Options`."""
+"""The options of runnable, chat model and middleware, each declared once in :class:`Options`."""
 
 import ast
 import inspect
@@ -61,7 +61,7 @@ def _texts_below_fields(cls: type) -> dict[str, str]:
 
 
 class Options(Checked):
-    """The options of the runnable, the chat model, the middleware and the decision model.
+    """The options of the runnable, the chat model and the middleware.
 
     Assigning to an option, and ``model_copy(update=...)``, check all options again. Pickling keeps the options.
     """
