@@ -99,10 +99,11 @@ def test_the_paper_s_method_makes_the_paper_s_rule(runner: Any) -> None:
     ("questions", "options"),
     [
         (TEXTS, {"method": "paper"}),
+        ([*LABELLED[:19], *TEXTS[19:]], {"method": "paper"}),
         (LABELLED, {"method": "Paper"}),
         (LABELLED, {"method": "paper", "escalate_to": saying("1")}),
     ],
-    ids=["no labels", "another name", "two models"],
+    ids=["no labels", "few labels", "another name", "two models"],
 )
 def test_a_method_that_cannot_be_had_is_refused_before_anything_is_asked(
     runner: Any, questions: Any, options: Any
