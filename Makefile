@@ -130,7 +130,7 @@ $(VENV)/.lowest: $(VENV)/.llama-cpp pyproject.toml
 	@$(SHELL) backends/llama_cpp_build.sh $(LOWEST) "$(LLAMA_CPP_LOWEST)"
 	@$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
 	  --editable '.[all]'
-	@$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python pytest pytest-asyncio hypothesis gguf jsonschema
+	@$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python pytest pytest-asyncio hypothesis gguf
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.demo

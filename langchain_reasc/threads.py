@@ -276,5 +276,4 @@ def in_event_loop() -> bool:
 def import_deferred() -> None:
     """Import modules that the first question needs and ``import langchain_reasc`` defers; it takes some 100 ms."""
     for name in _DEFERRED:
-        with suppress(ImportError):  # jsonschema comes with an extra
-            import_module(name)
+        import_module(name)

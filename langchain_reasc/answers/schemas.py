@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from datetime import time as time_of_day
 from functools import cache, lru_cache
-from importlib.util import find_spec
 from inspect import isfunction
 from ipaddress import IPv6Address
 from itertools import chain, product, repeat
@@ -259,7 +258,7 @@ _WANTED: Final[Mapping[str, tuple[type, ...]]] = {
 
 
 def why_unchecked(schema: Schema | None) -> str | None:
-    """Return why a schema does not check values (jsonschema is not installed, or takes too long), or None."""
+    """Return why a schema does not check values (doing so takes too long), or None."""
     schema = unwrapped(schema)
     return _checker(_written(schema)).why_not if isinstance(schema, Mapping) and schema else None
 
@@ -325,7 +324,7 @@ class _Checker:
         )
 
     def takes(self, value: Any, schema: Any) -> bool:
-        """Return whether a part of the schema accepts a value; without jsonschema, always True."""
+        """Return whether a part of the schema accepts a value; always True if values are not checked."""
         if self.validator is None:
             return True
         if (part := self.parts.get(id(schema))) is None:
@@ -356,11 +355,9 @@ def _written(schema: Mapping[str, Any]) -> str:
 @lru_cache(maxsize=256)
 def _checker(schema: str) -> _Checker:
     held = json.loads(schema)
-    if find_spec("jsonschema") is None:
-        return _Checker(held, why_not="jsonschema is not installed")
     if '"unevaluatedProperties"' in schema and '"patternProperties"' in schema:
         return _Checker(held, why_not="unevaluatedProperties beside patternProperties may take for ever")
-    from jsonschema import Draft202012Validator  # deferred: an extra
+    from jsonschema import Draft202012Validator  # deferred: importing jsonschema takes 100 ms
     from jsonschema.validators import validator_for
     from referencing import Registry
 

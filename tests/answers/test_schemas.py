@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from servers.hostile_schemas import HOSTILE, arguments
 
 from answers.messages import REFUSED_CALLS, UNKNOWN_TOOL, answer, call, text, vote, voted
-from langchain_reasc.answers import ToolVotes, schemas_of, why_unchecked
+from langchain_reasc.answers import ToolVotes, schemas_of
 
 
 class search(BaseModel):
@@ -174,13 +174,6 @@ def test_patterns_and_properties_are_checked_all_the_same() -> None:
         assert (vote(call("f", **args), schemas={"f": schema}).answer is not None) is taken
     strict = {"allOf": [{"properties": {"a": {}}}], "unevaluatedProperties": False}
     assert [vote(call("f", **{name: 1}), schemas={"f": strict}).answer is None for name in "ab"] == [False, True]
-
-
-def test_without_jsonschema_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    schemas = {"search": {**PARAMETERS, "title": "checked nowhere else, since validators are kept"}}
-    monkeypatch.setattr("langchain_reasc.answers.schemas.find_spec", lambda name: None)
-    assert why_unchecked(schemas["search"]) == "jsonschema is not installed"
-    assert answer(call(limit="5"), schemas=schemas) == answer(call(limit=5))
 
 
 @pytest.mark.parametrize(

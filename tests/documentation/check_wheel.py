@@ -33,6 +33,30 @@ EXTRAS: Final = {
 }
 """Each extra, and what works with it."""
 COMPILED: Final = {"llama-cpp", "all"}
+SCHEMAS: Final = """
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_reasc import ReASCRunnable
+
+values = iter(["seven", 7, "eight", "seven", "seven", None, 7])
+
+class Calling(BaseChatModel):
+    @property
+    def _llm_type(self):
+        return "calling"
+
+    def _generate(self, messages, stop=None, run_manager=None, **options):
+        call = {"name": "f", "args": {"a": next(values)}, "id": "1"}
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("", tool_calls=[call]))])
+
+parameters = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+tool = {"type": "function", "function": {"name": "f", "parameters": parameters}}
+message = ReASCRunnable(model=Calling().bind(tools=[tool]), max_samples=7, concurrency=1).invoke("q")
+[call] = message.tool_calls
+assert call["args"] == {"a": 7}, call
+"""
+"""What works with each: calls that break their schema do not win, however many agree."""
 
 
 def installed(wheel: Path, extra: str, folder: Path) -> Path:
@@ -86,7 +110,8 @@ def main(wheel: Path) -> None:
         for extra, code in EXTRAS.items():
             folder = Path(place) / (extra or "core")
             commands = installed(wheel, extra, folder)
-            subprocess.run([commands / "python", "-c", code], cwd=place, check=True)
+            for works in (code, SCHEMAS):
+                subprocess.run([commands / "python", "-c", works], cwd=place, check=True)
             subprocess.run([commands / "reasc", "--help"], cwd=place, stdout=subprocess.DEVNULL, check=True)
             print(f"langchain-reasc{f'[{extra}]' if extra else ''} works", flush=True)
         check_readme(commands, folder)

@@ -147,16 +147,6 @@ def test_structured_output_of_a_chat_model_by_field(runner: Any) -> None:
     assert message.tool_calls[0]["args"] == {"city": "Bonn", "price": 11.0}
 
 
-@pytest.mark.parametrize("missing", [True, False])
-def test_that_schemas_cannot_be_checked_is_said(runner: Any, missing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if missing:
-        monkeypatch.setattr("langchain_reasc.answers.schemas.find_spec", lambda name: None)
-    parameters = {"title": f"kept by what is not the same, {missing}", "required": ["city"]}
-    bound = {"type": "function", "function": {"name": "book", "parameters": parameters}}
-    reasc = ReASCRunnable(model=booking({"city": "Bonn", "price": 1}).bind(tools=[bound]), max_samples=2)
-    assert any("jsonschema" in notice for notice in runner.solve(reasc, "q").notices) == missing
-
-
 @pytest.mark.parametrize("case", ["pattern", "anyOf that doubles"])
 def test_a_schema_that_takes_for_ever_ends_nothing_and_is_named(runner: Any, case: str) -> None:
     schema, value = HOSTILE[case]
