@@ -8,7 +8,7 @@ from typing import Any, Final
 import orjson
 from langchain_core.messages import AIMessage
 
-from langchain_reasc.answers import ending_of
+from langchain_reasc.answers import ending_of, finish_of
 from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.files import parse_json
 from langchain_reasc.models.calls import CallJoiner, StreamedCall
@@ -69,7 +69,7 @@ def parsed(data: bytes) -> Any:
 
 
 def usable(event: Any, n: int = 1) -> Json | None:
-    """Remove choices that were not asked for, and an impossible usage, from an event.
+    """Remove choices that were not asked for, an impossible usage, and words for "not finished yet" from an event.
 
     A reply in one piece becomes the only event of a stream. Return None for an event that is not an object.
     """
@@ -78,12 +78,14 @@ def usable(event: Any, n: int = 1) -> Json | None:
     choices, usage = event.get("choices"), event.get("usage")
     if usage is None and isinstance(choices, list) and len(choices) == 1:  # most events; leaves early to save time
         only = choices[0]
-        if _is_asked_for(only, n) and "message" not in only:
+        if _is_asked_for(only, n) and "message" not in only and only.get("finish_reason") is None:
             return event
     kept = [choice for choice in choices if _is_asked_for(choice, n)] if isinstance(choices, list) else []
     if len(kept) > 1:
         kept = [*{choice.get("index"): choice for choice in reversed(kept)}.values()][::-1]  # the first of each index
     for choice in kept:
+        if choice.get("finish_reason") is not None and finish_of(choice["finish_reason"]) is None:
+            choice["finish_reason"] = None
         if "message" in choice and choice.get("delta") is None:
             choice["delta"] = choice.pop("message")
             event["object"] = "chat.completion.chunk"

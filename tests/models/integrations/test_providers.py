@@ -108,15 +108,26 @@ def test_n_in_one_request(provider: Provider) -> None:
         assert len(read_signals(generation.message).signals["token_logprob"]) == len(TOKENS)
 
 
+def going_on(document: Any, word: str | None) -> Any:
+    """Say in an event, by a word in place of null, that the response goes on."""
+    for choice in document.get("choices") or ():
+        choice["finish_reason"] = word
+    for candidate in document.get("candidates") or ():
+        candidate["finishReason"] = "FINISH_REASON_UNSPECIFIED"
+    return {**document, "done_reason": word} if "done" in document else document
+
+
+@pytest.mark.parametrize("word", [None, "null", "not_finished"])
 @each({name: provider for name, provider in PROVIDERS.items() if name != "ChatNVIDIA"})  # which is not streamed
-def test_a_stream_that_breaks_off_is_no_whole_response(runner: Any, provider: Provider) -> None:
+def test_a_stream_that_breaks_off_is_no_whole_response(runner: Any, provider: Provider, word: str | None) -> None:
     """The connection is closed in good order, without the events that tell of the end."""
 
     async def broken(exchange: Exchange) -> None:
         whole = exchange.stream
 
         async def half(documents: Any, *rest: Any) -> None:
-            await whole([one for one in documents if not any(word in str(one) for word in ENDS)], *rest)
+            kept = [one for one in documents if not any(word in str(one) for word in ENDS)]
+            await whole([going_on(one, word) for one in kept], *rest)
 
         exchange.stream = half  # type: ignore[method-assign]
         await provider.wire(exchange)
