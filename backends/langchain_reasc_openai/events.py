@@ -69,7 +69,7 @@ def parsed(data: bytes) -> Any:
 
 
 def usable(event: Any, n: int = 1) -> Json | None:
-    """Remove choices that were not asked for, an impossible usage, and words for "not finished yet" from an event.
+    """Remove choices that were not asked for, and an impossible usage, from an event.
 
     A reply in one piece becomes the only event of a stream. Return None for an event that is not an object.
     """
@@ -78,14 +78,12 @@ def usable(event: Any, n: int = 1) -> Json | None:
     choices, usage = event.get("choices"), event.get("usage")
     if usage is None and isinstance(choices, list) and len(choices) == 1:  # most events; leaves early to save time
         only = choices[0]
-        if _is_asked_for(only, n) and "message" not in only and only.get("finish_reason") is None:
+        if _is_asked_for(only, n) and "message" not in only:
             return event
     kept = [choice for choice in choices if _is_asked_for(choice, n)] if isinstance(choices, list) else []
     if len(kept) > 1:
         kept = [*{choice.get("index"): choice for choice in reversed(kept)}.values()][::-1]  # the first of each index
     for choice in kept:
-        if choice.get("finish_reason") is not None and finish_of(choice["finish_reason"]) is None:
-            choice["finish_reason"] = None
         if "message" in choice and choice.get("delta") is None:
             choice["delta"] = choice.pop("message")
             event["object"] = "chat.completion.chunk"
@@ -162,13 +160,14 @@ class CallRepairer:
         self._used: set[int] = set()
 
     def repaired(self, delta: Json, finish_reason: Any = None) -> Json:
-        """Return the next delta. The last one, with a finish reason, also completes the calls."""
+        """Return the next delta. The last one, with a finish reason that we know, also completes the calls."""
         given = delta.get("tool_calls") or []
-        if not given and not finish_reason:
+        ends = finish_reason is not None and finish_of(finish_reason) in ("ended", "failed")
+        if not given and not ends:
             return delta
         pieces = [self._next_piece({"index": at, **piece}) for at, piece in enumerate(given)]
         calls = [piece for piece in pieces if piece is not None]
-        if finish_reason:
+        if ends:
             calls += self.finish(finish_reason)
         if calls:
             return {**delta, "tool_calls": calls}
@@ -384,7 +383,8 @@ class MergedResponse:
             message["tool_calls"] = [{name: value for name, value in call.items() if name != "index"} for call in calls]
             message["content"] = message["content"] or None
         choice = {"index": 0, "message": message, "logprobs": self._logprobs, **self._choice}
-        choice["finish_reason"] = choice.get("finish_reason") or ("tool_calls" if calls else "stop")
+        if finish_of(choice.get("finish_reason")) is None:
+            choice["finish_reason"] = "tool_calls" if calls else "stop"
         return {**self._head, "object": "chat.completion", "choices": [choice]}
 
 

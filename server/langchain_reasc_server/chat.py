@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage
 from langchain_reasc_openai.client import EVENTS
 from langchain_reasc_openai.events import events_in, merged, repaired_events
 
-from langchain_reasc.answers import ending_of
+from langchain_reasc.answers import ending_of, finish_of
 from langchain_reasc_server.calls import HEADER, Call
 from langchain_reasc_server.errors import Refused
 from langchain_reasc_server.wire import (
@@ -230,7 +230,8 @@ class FirstResponse:
     def _passes(self, event: Json) -> bool:
         choices = event.get("choices") or [{}]
         delta = choices[0].get("delta") or {}
-        self._live = self._live and choices[0].get("finish_reason") is None and not delta.get("tool_calls")
+        goes_on = finish_of(choices[0].get("finish_reason")) is None and not delta.get("tool_calls")
+        self._live = self._live and goes_on
         return self._live
 
 
