@@ -92,7 +92,7 @@ class UnknownFinish:
         if says and self.reason is not None:
             self._followed.add(self.reason)
             self.reason = None
-        if finish_of(reason) == "unknown" and str(reason) not in self._followed:
+        if reason is not None and finish_of(reason) == "unknown" and str(reason) not in self._followed:
             self.reason = str(reason)
 
 
