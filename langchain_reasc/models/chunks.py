@@ -12,7 +12,7 @@ from langchain_core.messages import (
     BaseMessage,
     message_chunk_to_message,
 )
-from langchain_core.messages.ai import UsageMetadata, add_ai_message_chunks, add_usage
+from langchain_core.messages.ai import UsageMetadata, add_ai_message_chunks, add_usage, subtract_usage
 from langchain_core.messages.tool import ToolCallChunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
@@ -23,7 +23,7 @@ from langchain_reasc.langchain_internals import langsmith_params
 from langchain_reasc.models.calls import with_calls
 from langchain_reasc.models.contract import RECEIVED_TOKENS, TOKEN_LIMITS
 from langchain_reasc.models.logprobs import count_tokens
-from langchain_reasc.models.usage import tokens_of_text, tokens_written, written
+from langchain_reasc.models.usage import is_count, tokens_of_text, tokens_written, written
 from langchain_reasc.threads import each
 
 T = TypeVar("T")
@@ -209,6 +209,31 @@ async def bounded(
                 for last in bound.cut(last_chunk):
                     yield last
                 return
+
+
+async def with_usage_once(
+    chunks: Iterable[ChatGenerationChunk] | AsyncIterable[ChatGenerationChunk],
+) -> AsyncGenerator[ChatGenerationChunk]:
+    """Yield the chunks of a stream with usages that add up to the response's, as LangChain adds them up.
+
+    Some servers (vLLM's ``continuous_usage_stats``) report with each event the usage so far. Such a usage contains all
+    before it, the whole prompt too, and becomes the difference. Usages of what is new name the prompt only once.
+    """
+    total: UsageMetadata | None = None
+    async with aclosing(each(chunks)) as items:
+        async for chunk in items:
+            usage = getattr(chunk.message, "usage_metadata", None)
+            if usage and is_count(usage.get("input_tokens")) and is_count(usage.get("output_tokens")):
+                if total is not None and _contains(usage, total):
+                    usage = subtract_usage(usage, total)
+                    message = chunk.message.model_copy(update={"usage_metadata": usage})
+                    chunk = ChatGenerationChunk(message=message, generation_info=chunk.generation_info)
+                total = add_usage(total, usage)
+            yield chunk
+
+
+def _contains(usage: UsageMetadata, earlier: UsageMetadata) -> bool:
+    return usage["input_tokens"] >= earlier["input_tokens"] > 0 and usage["output_tokens"] >= earlier["output_tokens"]
 
 
 def chunks_of(message: AIMessage) -> list[AIMessageChunk]:
