@@ -287,7 +287,8 @@ class MergedResponse:
     """The events of one response, merged.
 
     The calls in deltas are repaired. In a delta, strings are joined and lists are merged by their elements'
-    ``index``. Elsewhere the last value that is not null wins.
+    ``index``. Text between blocks of content becomes a block in its place. Elsewhere the last value that is not null
+    wins.
 
     Args:
         kept: converts each token that comes with log-probabilities to what is kept of it. The token may be changed.
@@ -325,6 +326,9 @@ class MergedResponse:
                 self._texts.setdefault(name, []).append(value)
                 says = says or bool(value)
             elif name not in _STATED or not self._message.get(name):
+                if isinstance(value, list) and name in self._texts:  # the text comes before these blocks
+                    text = "".join(self._texts.pop(name))
+                    self._message[name] = _added(name, self._message.get(name), _text_block(text))
                 self._message[name] = _added(name, self._message.get(name), value)
                 says = says or isinstance(value, list | dict)
         self._events += says
@@ -353,10 +357,11 @@ class MergedResponse:
 
     @property
     def _said(self) -> Json:
-        texts = {name: "".join(pieces) for name, pieces in self._texts.items()}
-        if isinstance(blocks := self._message.get("content"), list) and (text := texts.get("content")) is not None:
-            texts["content"] = [*([{"type": "text", "text": text}] if text else []), *blocks]  # type: ignore[assignment]
-        return {**self._message, **texts}
+        said = dict(self._message)
+        for name, pieces in self._texts.items():
+            text, blocks = "".join(pieces), said.get(name)
+            said[name] = [*blocks, *_text_block(text)] if isinstance(blocks, list) else text
+        return said
 
     @property
     def event(self) -> Json:
@@ -386,6 +391,10 @@ class MergedResponse:
         if finish_of(choice.get("finish_reason")) is None:
             choice["finish_reason"] = "tool_calls" if calls else "stop"
         return {**self._head, "object": "chat.completion", "choices": [choice]}
+
+
+def _text_block(text: str) -> list[Json]:
+    return [{"type": "text", "text": text}] if text else []
 
 
 def _update(target: Json, values: Mapping[str, Any], but: tuple[str, ...]) -> None:
