@@ -12,6 +12,7 @@ from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from openai import APIError
 from pydantic import PrivateAttr, SecretStr
 
+from langchain_reasc.models.chunks import refuse_failed
 from langchain_reasc.models.refusal import LogprobsMemory
 from langchain_reasc_openai.errors import causes
 from langchain_reasc_openai.events import Json
@@ -59,8 +60,14 @@ class ServerClient(AdaptedChatOpenAI):
 
         This calls the method that langchain-core asks each chat model to define, because ``ainvoke`` would start a run
         of its own, which is traced and billed beside ours, and drop ``generation_info``.
+
+        Raises:
+            SamplingError: the server failed to generate the response.
         """
-        return await self._agenerate(messages, **kwargs)
+        result = await self._agenerate(messages, **kwargs)
+        for generation in result.generations:
+            refuse_failed(generation.generation_info or {})
+        return result
 
     def events(
         self,

@@ -8,7 +8,7 @@ from typing import Any, Final
 import orjson
 from langchain_core.messages import AIMessage
 
-from langchain_reasc.answers import ending_of
+from langchain_reasc.answers import ending_of, finish_of
 from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.files import parse_json
 from langchain_reasc.models.calls import CallJoiner, StreamedCall
@@ -160,13 +160,14 @@ class CallRepairer:
         self._used: set[int] = set()
 
     def repaired(self, delta: Json, finish_reason: Any = None) -> Json:
-        """Return the next delta. The last one, with a finish reason, also completes the calls."""
+        """Return the next delta. The last one, with a finish reason that we know, also completes the calls."""
         given = delta.get("tool_calls") or []
-        if not given and not finish_reason:
+        ends = finish_reason is not None and finish_of(finish_reason) in ("ended", "failed")
+        if not given and not ends:
             return delta
         pieces = [self._next_piece({"index": at, **piece}) for at, piece in enumerate(given)]
         calls = [piece for piece in pieces if piece is not None]
-        if finish_reason:
+        if ends:
             calls += self.finish(finish_reason)
         if calls:
             return {**delta, "tool_calls": calls}
@@ -286,7 +287,8 @@ class MergedResponse:
     """The events of one response, merged.
 
     The calls in deltas are repaired. In a delta, strings are joined and lists are merged by their elements'
-    ``index``. Elsewhere the last value that is not null wins.
+    ``index``. Text between blocks of content becomes a block in its place. Elsewhere the last value that is not null
+    wins.
 
     Args:
         kept: converts each token that comes with log-probabilities to what is kept of it. The token may be changed.
@@ -324,6 +326,9 @@ class MergedResponse:
                 self._texts.setdefault(name, []).append(value)
                 says = says or bool(value)
             elif name not in _STATED or not self._message.get(name):
+                if isinstance(value, list) and name in self._texts:  # the text comes before these blocks
+                    text = "".join(self._texts.pop(name))
+                    self._message[name] = _added(name, self._message.get(name), _text_block(text))
                 self._message[name] = _added(name, self._message.get(name), value)
                 says = says or isinstance(value, list | dict)
         self._events += says
@@ -352,10 +357,11 @@ class MergedResponse:
 
     @property
     def _said(self) -> Json:
-        texts = {name: "".join(pieces) for name, pieces in self._texts.items()}
-        if isinstance(blocks := self._message.get("content"), list) and (text := texts.get("content")) is not None:
-            texts["content"] = [*([{"type": "text", "text": text}] if text else []), *blocks]  # type: ignore[assignment]
-        return {**self._message, **texts}
+        said = dict(self._message)
+        for name, pieces in self._texts.items():
+            text, blocks = "".join(pieces), said.get(name)
+            said[name] = [*blocks, *_text_block(text)] if isinstance(blocks, list) else text
+        return said
 
     @property
     def event(self) -> Json:
@@ -382,8 +388,13 @@ class MergedResponse:
             message["tool_calls"] = [{name: value for name, value in call.items() if name != "index"} for call in calls]
             message["content"] = message["content"] or None
         choice = {"index": 0, "message": message, "logprobs": self._logprobs, **self._choice}
-        choice["finish_reason"] = choice.get("finish_reason") or ("tool_calls" if calls else "stop")
+        if finish_of(choice.get("finish_reason")) is None:
+            choice["finish_reason"] = "tool_calls" if calls else "stop"
         return {**self._head, "object": "chat.completion", "choices": [choice]}
+
+
+def _text_block(text: str) -> list[Json]:
+    return [{"type": "text", "text": text}] if text else []
 
 
 def _update(target: Json, values: Mapping[str, Any], but: tuple[str, ...]) -> None:

@@ -14,8 +14,9 @@ from langchain_core.rate_limiters import BaseRateLimiter
 from langchain_reasc_backend.bridge import Start
 from pydantic import ValidationError
 
+from langchain_reasc.answers import UnknownFinish, finish_of
 from langchain_reasc.exceptions import SamplingError
-from langchain_reasc.models.chunks import ResponseBound, token_limit
+from langchain_reasc.models.chunks import ResponseBound, refuse_failed, token_limit, warn_unknown_finish
 from langchain_reasc.models.contract import FINISH_REASON
 from langchain_reasc_openai.event_loop import LoopThread
 from langchain_reasc_openai.events import Json, Normalizer, checked_text, tokens_in
@@ -169,6 +170,7 @@ class _Response:
 
     def __init__(self, limit: int | None, on_event: Callable[[Json, Json], None]) -> None:
         self._bound, self._on_event = ResponseBound(limit), on_event
+        self._unknown = UnknownFinish()
         self.begun = self.ended = self.passed = False
 
     @property
@@ -177,16 +179,26 @@ class _Response:
         return self._bound.over
 
     def receive(self, event: Json, choice: Json) -> None:
-        """Check and pass on a choice of an event."""
+        """Check and pass on a choice of an event. A finish reason that we do not know waits for the stream's end.
+
+        Raises:
+            SamplingError: the server failed to generate the response, or sent a delta that cannot be read.
+        """
         if self.passed:
             return
         if choice.get("delta") is None:
             choice["delta"] = {}
         text = checked_text(choice["delta"])
-        self.begun, reason = True, choice.get("finish_reason")
-        self.ended = self.ended or bool(reason)
+        self.begun = True
+        reason = choice.get(FINISH_REASON)
+        finish = None if reason is None else finish_of(reason)
+        if reason is not None and finish != "ended":
+            choice[FINISH_REASON] = None
+        self._unknown.add(reason, says=bool(text))
+        self.ended = self.ended or finish == "ended"
         self._on_event(event, choice)
-        self._bound.count(tokens_in(choice), text, ended=bool(reason))
+        refuse_failed({FINISH_REASON: reason})
+        self._bound.count(tokens_in(choice), text, ended=finish == "ended")
         if self._bound.passed:  # the rest of the response is not received
             self.passed = True
             for _ in self._bound.cut(lambda _: self.end("length")):
@@ -197,6 +209,12 @@ class _Response:
         if self.begun and not self.ended:
             self.ended = True
             self._on_event({}, {"delta": {}, "finish_reason": reason})
+
+    def end_of_stream(self) -> None:
+        """End the response for the last finish reason, if it is a word that we do not know and no content followed."""
+        if self._unknown.reason is not None and not self.ended:
+            warn_unknown_finish(self._unknown.reason)
+            self.end(self._unknown.reason)
 
 
 async def read_responses(
@@ -238,6 +256,7 @@ async def read_responses(
         nonlocal last, heard
         if event is None:
             for response in responses:
+                response.end_of_stream()
                 response.end("stop")
             return
         heard = True
@@ -253,6 +272,8 @@ async def read_responses(
             attempt.record_answer()
             if any(response.passed for response in responses) and all(response.over for response in responses):
                 break
+    for response in responses:
+        response.end_of_stream()
     if last is not None:
         bill(last)
     if not heard:

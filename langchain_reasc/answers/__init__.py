@@ -40,7 +40,18 @@ fewer responses that call no tool.
 
 from langchain_reasc.answers.calls import ToolVotes, arguments_of, kind_of
 from langchain_reasc.answers.choices import chosen_letters
-from langchain_reasc.answers.endings import ending_of, has_finish_reason, is_refusal, says_nothing, without_reasoning
+from langchain_reasc.answers.endings import (
+    FINISH_FIELDS,
+    UnknownFinish,
+    ending_of,
+    failed_reason,
+    finish_of,
+    finish_reasons,
+    has_finish_reason,
+    is_refusal,
+    says_nothing,
+    without_reasoning,
+)
 from langchain_reasc.answers.equivalence import (
     JUDGE_PROMPT,
     Classes,
@@ -86,6 +97,7 @@ __all__ = [
     "ADVICE",
     "ANY_TEXT",
     "EXTRACTION_VERSION",
+    "FINISH_FIELDS",
     "JUDGE_PROMPT",
     "NO_ANSWER",
     "REASONING",
@@ -103,6 +115,7 @@ __all__ = [
     "Schemas",
     "ToolVotes",
     "Unclear",
+    "UnknownFinish",
     "Vote",
     "arguments_of",
     "boxed",
@@ -112,7 +125,10 @@ __all__ = [
     "ending_of",
     "equivalent",
     "extractor",
+    "failed_reason",
     "fill_prompt",
+    "finish_of",
+    "finish_reasons",
     "form_of",
     "free_text",
     "has_finish_reason",

@@ -16,11 +16,21 @@ _WORDS: dict[Ending, str] = {
         unexpected_tool_call""",
     "cut off": """length max_tokens max_output_tokens max_new_tokens max_length model_length
         model_context_window_exceeded context_length_exceeded token_limit time_limit limit time incomplete pause_turn
-        error error_limit abort aborted cancelled canceled""",
+        timeout error error_limit failed network_error server_error insufficient_system_resource
+        abort aborted cancelled canceled""",
 }
 """The providers' words for each ending. If a response has several endings, the first of these counts."""
 _ENDINGS = [(ending, frozenset(words.split())) for ending, words in _WORDS.items()]
-_FIELDS = (
+_FAILED = "error failed network_error server_error insufficient_system_resource"
+"""Words for a response that the server failed to generate."""
+_WHOLE = """stop stopped stop_sequence end eos eos_token endoftext end_turn end_of_turn complete completed finish
+    finished done success tool_calls tool_call tool_use function_call"""
+_FAILURES = frozenset(_FAILED.split())
+_KNOWN = _FAILURES.union(_WHOLE.split(), *(words for _, words in _ENDINGS))
+_PENDING = "null none not_finished unfinished in_progress queued pending finish_reason_unspecified"
+"""Words that some servers send in each event of a response that goes on, where OpenAI sends null."""
+_IS_PENDING = re.compile(rf"(?:{_PENDING.replace(' ', '|')})+")
+FINISH_FIELDS = (
     "finish_reason",
     "stop_reason",
     "done_reason",
@@ -32,21 +42,58 @@ _FIELDS = (
 _REPEATED = re.compile(r"(.{1,100}?)\1+")
 _THOUGHT_OR_TEXT = {"text", "thinking", "redacted_thinking", "reasoning", "reasoning_content"}
 _BLOCKED = "prompt_feedback"  # Gemini, in place of a response
-_ENDS = frozenset({*_FIELDS, _BLOCKED})
+_ENDS = frozenset({*FINISH_FIELDS, "incomplete_details", _BLOCKED})
+Finish = Literal["ended", "failed", "unknown"]
+"""What a finish reason says: the response ended, or the server failed to generate the response. Of a word that we do
+not know nobody can say whether the response goes on."""
 
 
 def ending_of(message: AIMessage) -> Ending:
     """Return whether a response is whole, and if not, what ended it."""
-    reasons = set(_reasons(message.response_metadata))
+    reasons = set(finish_reasons(message.response_metadata))
     for ending, words in _ENDINGS:
         if not words.isdisjoint(reasons):
             return ending
     return "whole"
 
 
+def finish_of(reason: object) -> Finish | None:
+    """Return what a provider's finish reason says, or None if the response goes on."""
+    word = _word(reason)
+    if not word:
+        return None
+    if word in _FAILURES:
+        return "failed"
+    return "ended" if word in _KNOWN else "unknown"
+
+
 def has_finish_reason(metadata: Mapping[str, Any]) -> bool:
-    """Return whether the metadata of a response or a chunk says why generation ended."""
-    return not _ENDS.isdisjoint(metadata) and any(metadata.get(field) for field in _ENDS)
+    """Return whether the metadata of a response or a chunk says, in a word that we know, why generation ended."""
+    return any(finish_of(word) != "unknown" for word in finish_reasons(metadata))
+
+
+def failed_reason(metadata: Mapping[str, Any]) -> str | None:
+    """Return the finish reason of a response that its server failed to generate, or None."""
+    return next((word for word in finish_reasons(metadata) if word in _FAILURES), None)
+
+
+class UnknownFinish:
+    """The finish reason of a stream that is in no word that we know.
+
+    Some servers send such a word in each event, so a word that content follows says nothing of the end.
+    """
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+        self._followed: set[str] = set()
+
+    def add(self, reason: object, *, says: bool) -> None:
+        """Add the finish reason of the next event, if there is one, and whether the event has content."""
+        if says and self.reason is not None:
+            self._followed.add(self.reason)
+            self.reason = None
+        if reason is not None and finish_of(reason) == "unknown" and str(reason) not in self._followed:
+            self.reason = str(reason)
 
 
 def is_refusal(message: AIMessage) -> bool:
@@ -75,16 +122,27 @@ def says_nothing(message: AIMessage) -> bool:
     return not refused and not (without_reasoning(str(message.text)) or "").strip()
 
 
-def _reasons(metadata: Mapping[str, Any]) -> Iterator[str]:
-    for field in _FIELDS:
-        if (reason := metadata.get(field)) is not None:
-            word = str(getattr(reason, "value", reason)).rpartition(".")[2].lower()
-            # LangChain joins strings where chunks of a stream say the same: ``STOPSTOP`` is ``STOP``.
-            yield repeated[1] if (repeated := _REPEATED.fullmatch(word)) else word
+def finish_reasons(metadata: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the finish reasons in the metadata of a response or a chunk, in lower case."""
+    if _ENDS.isdisjoint(metadata):  # as of most chunks
+        return
+    values = [metadata.get(field) for field in FINISH_FIELDS]
     for field, key in (("incomplete_details", "reason"), (_BLOCKED, "block_reason")):
         details = metadata.get(field)
-        if isinstance(details, dict) and (reason := details.get(key)):
-            yield str(getattr(reason, "value", reason)).lower()
+        if isinstance(details, dict):
+            values.append(details.get(key))
+    yield from filter(None, map(_word, values))
+
+
+def _word(reason: object) -> str:
+    """Return a finish reason in lower case; an empty text if the response goes on."""
+    if reason is None or reason is False:
+        return ""
+    word = str(getattr(reason, "value", reason)).rpartition(".")[2].lower()
+    # LangChain joins the strings of a stream's chunks: ``STOPSTOP`` is ``STOP``, and ``nullnullstop`` is ``stop``.
+    if pending := _IS_PENDING.match(word):
+        word = word[pending.end() :]
+    return repeated[1] if (repeated := _REPEATED.fullmatch(word)) else word
 
 
 # Reasoning in the text, where a server has no parser for it. Known are the marks of vLLM's and SGLang's parsers: tags

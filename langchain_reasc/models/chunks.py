@@ -12,17 +12,18 @@ from langchain_core.messages import (
     BaseMessage,
     message_chunk_to_message,
 )
-from langchain_core.messages.ai import UsageMetadata, add_ai_message_chunks, add_usage
+from langchain_core.messages.ai import UsageMetadata, add_ai_message_chunks, add_usage, subtract_usage
 from langchain_core.messages.tool import ToolCallChunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
-from langchain_reasc.answers import has_finish_reason
+from langchain_reasc.answers import FINISH_FIELDS, UnknownFinish, failed_reason, finish_reasons, has_finish_reason
+from langchain_reasc.complaints import warn_once
 from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.langchain_internals import langsmith_params
 from langchain_reasc.models.calls import with_calls
 from langchain_reasc.models.contract import RECEIVED_TOKENS, TOKEN_LIMITS
 from langchain_reasc.models.logprobs import count_tokens
-from langchain_reasc.models.usage import tokens_of_text, tokens_written, written
+from langchain_reasc.models.usage import is_count, tokens_of_text, tokens_written, written
 from langchain_reasc.threads import each
 
 T = TypeVar("T")
@@ -43,6 +44,8 @@ def message_of(chunks: Sequence[BaseMessage]) -> AIMessage:
     if len(parts) < len(chunks):
         odd = next(chunk for chunk in chunks if not isinstance(chunk, AIMessageChunk))
         raise SamplingError(f"the model streamed a {type(odd).__name__}, which is no part of an AIMessage")
+    if any(has_finish_reason(part.response_metadata) for part in reversed(parts)):
+        parts = [_without_unknown_finish(part) for part in parts]
     # Without their calls, which LangChain would complete, and in quadratic time where they are no JSON.
     no_calls = {"tool_call_chunks": list[ToolCallChunk]()}
     whole = add_ai_message_chunks(*(one.model_copy(update=no_calls) if one.tool_call_chunks else one for one in parts))
@@ -50,6 +53,14 @@ def message_of(chunks: Sequence[BaseMessage]) -> AIMessage:
     assert isinstance(message, AIMessage)
     pieces = [piece for part in parts for piece in part.tool_call_chunks]
     return with_calls(message, pieces) if pieces else message
+
+
+def _without_unknown_finish(part: AIMessageChunk) -> AIMessageChunk:
+    """Return the chunk without finish reasons in words that we do not know, which LangChain would join to the last."""
+    metadata = part.response_metadata
+    if has_finish_reason(metadata) or not any(finish_reasons(metadata)):
+        return part
+    return part.model_copy(update={"response_metadata": without(metadata, FINISH_FIELDS)})
 
 
 def salvaged(chunks: Sequence[BaseMessage]) -> AIMessage | None:
@@ -71,6 +82,36 @@ def salvaged(chunks: Sequence[BaseMessage]) -> AIMessage | None:
         return AIMessage(text, usage_metadata=usage, response_metadata=received)
     except Exception:
         return AIMessage(text, response_metadata=received)
+
+
+def has_ended(chunks: Sequence[BaseMessage]) -> bool:
+    """Return whether the chunks of a stream that has ended are a whole response: their end has a finish reason.
+
+    A reason in a word that we do not know is believed if no content came after it; a warning is then logged once.
+    """
+    if any(has_finish_reason(chunk.response_metadata) for chunk in reversed(chunks)):
+        return True
+    finish = UnknownFinish()
+    for chunk in chunks:
+        finish.add(next(finish_reasons(chunk.response_metadata), None), says=bool(written(chunk)))
+    if finish.reason is not None:
+        warn_unknown_finish(finish.reason)
+    return finish.reason is not None
+
+
+def refuse_failed(metadata: Mapping[str, Any]) -> None:
+    """Refuse a response with a finish reason that says that the server failed to generate the response.
+
+    Raises:
+        SamplingError: the response has such a reason.
+    """
+    if reason := failed_reason(metadata):
+        raise SamplingError(f"the server failed to generate the response: its finish reason is {reason!r}")
+
+
+def warn_unknown_finish(reason: str) -> None:
+    """Warn once that a response counts as whole, although its finish reason is in a word that we do not know."""
+    warn_once(f"unknown finish reason {reason[:100]!r}: responses that end with it count as whole")
 
 
 def as_chunk(result: ChatResult) -> ChatGenerationChunk:
@@ -168,6 +209,31 @@ async def bounded(
                 for last in bound.cut(last_chunk):
                     yield last
                 return
+
+
+async def with_usage_once(
+    chunks: Iterable[ChatGenerationChunk] | AsyncIterable[ChatGenerationChunk],
+) -> AsyncGenerator[ChatGenerationChunk]:
+    """Yield the chunks of a stream with usages that add up to the response's, as LangChain adds them up.
+
+    Some servers (vLLM's ``continuous_usage_stats``) report with each event the usage so far. Such a usage contains all
+    before it, the whole prompt too, and becomes the difference. Usages of what is new name the prompt only once.
+    """
+    total: UsageMetadata | None = None
+    async with aclosing(each(chunks)) as items:
+        async for chunk in items:
+            usage = getattr(chunk.message, "usage_metadata", None)
+            if usage and is_count(usage.get("input_tokens")) and is_count(usage.get("output_tokens")):
+                if total is not None and _contains(usage, total):
+                    usage = subtract_usage(usage, total)
+                    message = chunk.message.model_copy(update={"usage_metadata": usage})
+                    chunk = ChatGenerationChunk(message=message, generation_info=chunk.generation_info)
+                total = add_usage(total, usage)
+            yield chunk
+
+
+def _contains(usage: UsageMetadata, earlier: UsageMetadata) -> bool:
+    return usage["input_tokens"] >= earlier["input_tokens"] > 0 and usage["output_tokens"] >= earlier["output_tokens"]
 
 
 def chunks_of(message: AIMessage) -> list[AIMessageChunk]:

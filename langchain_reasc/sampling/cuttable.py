@@ -23,7 +23,7 @@ from pydantic import BaseModel
 
 from langchain_reasc.answers import has_finish_reason
 from langchain_reasc.langchain_internals import describe_once, langsmith_params, private_values
-from langchain_reasc.models.chunks import ResponseBound, as_chunk, bounded, metadata_of, token_limit
+from langchain_reasc.models.chunks import ResponseBound, as_chunk, bounded, metadata_of, token_limit, with_usage_once
 from langchain_reasc.models.contract import CANCELLED, FINISH_REASON, USAGE_ESTIMATED
 from langchain_reasc.models.integrations import integration_of, streams_another_schema
 from langchain_reasc.models.refusal import LOGPROBS_REQUEST, SERVER_MEMORY, LogprobsRequest
@@ -120,6 +120,7 @@ def _streaming(kind: type, name: str, workers: type[Workers | AsyncWorkers]) -> 
         memory, cutoff = model.__dict__[SERVER_MEMORY], CUTOFF.get()
         is_whole = streams_another_schema(model, kwargs)
         chunks = request(False) if is_whole else memory.streamed(request, kwargs.get("model"))
+        chunks = with_usage_once(chunks)
         if cutoff is None:
             return chunks if workers.is_async else blocking_items(chunks)
         ending = partial(_last_chunk, model, partial(_prompt_tokens, cutoff, messages, kwargs))

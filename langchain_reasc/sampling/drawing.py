@@ -11,11 +11,10 @@ from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 
-from langchain_reasc.answers import has_finish_reason
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.langchain_internals import is_handlers
 from langchain_reasc.models.calls import checked_calls
-from langchain_reasc.models.chunks import message_of, salvaged
+from langchain_reasc.models.chunks import has_ended, message_of, refuse_failed, salvaged
 from langchain_reasc.models.contract import RECEIVED_TOKENS, USAGE_ESTIMATED, FailedSample, is_cancelled
 from langchain_reasc.models.prepared import prepare_model, to_messages
 from langchain_reasc.models.stated import read_stated_confidence
@@ -180,7 +179,8 @@ def _ended(wave: Wave, index: int, said: Sequence[Any]) -> Sample:
         )
     else:
         message = checked_calls(message)
-    if model.streams and model.names_end and not has_finish_reason(message.response_metadata):
+    refuse_failed(message.response_metadata)
+    if model.streams and model.names_end and not has_ended(said):
         # It was cut off in good order for HTTP, and half an answer would be taken for a whole one.
         raise SamplingError(
             "the stream ended without a finish reason (finish_reason, stop_reason, status), so the response may have "

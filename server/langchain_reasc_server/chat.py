@@ -12,11 +12,10 @@ from langchain_core.messages import AIMessage
 from langchain_reasc_openai.client import EVENTS
 from langchain_reasc_openai.events import events_in, merged, repaired_events
 
-from langchain_reasc.models.contract import FINISH_REASON
+from langchain_reasc.answers import ending_of, finish_of
 from langchain_reasc_server.calls import HEADER, Call
 from langchain_reasc_server.errors import Refused
 from langchain_reasc_server.wire import (
-    LIMIT_REASONS,
     Json,
     event_of,
     events_of,
@@ -99,7 +98,7 @@ class Won:
     @property
     def cut_off(self) -> bool:
         """Whether the winner reached the limit of tokens."""
-        return self.message.response_metadata.get(FINISH_REASON) in LIMIT_REASONS
+        return ending_of(self.message) == "cut off"
 
     @property
     def headers(self) -> dict[str, str]:
@@ -231,7 +230,8 @@ class FirstResponse:
     def _passes(self, event: Json) -> bool:
         choices = event.get("choices") or [{}]
         delta = choices[0].get("delta") or {}
-        self._live = self._live and choices[0].get("finish_reason") is None and not delta.get("tool_calls")
+        goes_on = finish_of(choices[0].get("finish_reason")) is None and not delta.get("tool_calls")
+        self._live = self._live and goes_on
         return self._live
 
 

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from langchain_reasc_openai.events import EventDecoder, Normalizer, is_of_function, parsed, usable
+from langchain_core.messages import AIMessage
+from langchain_reasc_openai.events import EventDecoder, Normalizer, is_of_function, parsed, text_in, usable
 
+from langchain_reasc.answers import UnknownFinish, ending_of, finish_of
 from langchain_reasc_server.errors import Refused
 from langchain_reasc_server.events import Send
 from langchain_reasc_server.responses_request import flat_name, tools_in_namespaces
@@ -34,7 +36,8 @@ _TOOL: Final = dict.fromkeys(("description", "parameters", "strict"))
 """Defaults of a function among the tools of a Response."""
 _OF_CHAT: Final = ("id", "object", "created", "model", "choices", "usage")
 _OF_CHOICE: Final = ("index", "delta", "message", "logprobs", "finish_reason")
-_INCOMPLETE: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
+_INCOMPLETE: Final = {"cut off": "max_output_tokens", "filtered": "content_filter"}
+"""How a chat completion ended -> why its Response is incomplete."""
 _PARTS: Final[Mapping[str, Json]] = {
     "output_text": {"text": "", "annotations": [], "logprobs": []},
     "refusal": {"refusal": ""},
@@ -74,6 +77,7 @@ class ResponseWriter:
         self._unknown: Json = {}
         self._usage: Json | None = None
         self._finish_reason: str | None = None
+        self._unknown_finish = UnknownFinish()
         self._error: Json | None = None
         self._status = "in_progress"
         self._number = 0
@@ -84,7 +88,6 @@ class ResponseWriter:
         asked = {name: value for name, value in self._asked.items() if name in _ECHOED and value is not None}
         if tools := asked.get("tools"):
             asked["tools"] = [{**_TOOL, **tool} if tool.get("type") == "function" else tool for tool in tools]
-        reason = _INCOMPLETE.get(self._finish_reason or "")
         return {
             **self._head,
             **_ECHOED,
@@ -93,12 +96,18 @@ class ResponseWriter:
             "status": self._status,
             "completed_at": int(time.time()) if self._status == "completed" else None,
             "error": self._error,
-            "incomplete_details": {"reason": reason} if self._status == "incomplete" else None,
+            "incomplete_details": {"reason": self._incomplete} if self._status == "incomplete" else None,
             "model": self._model,
             "output": self._output,
             "store": False,
             "usage": self._usage,
         }
+
+    @property
+    def _incomplete(self) -> str | None:
+        """Why the Response is incomplete, or None."""
+        ended = AIMessage("", response_metadata={"finish_reason": self._finish_reason})
+        return _INCOMPLETE.get(ending_of(ended))
 
     def opening_events(self) -> Iterator[bytes]:
         """Yield the first events."""
@@ -118,9 +127,17 @@ class ResponseWriter:
         self._usage = _usage(event["usage"]) if event.get("usage") else self._usage
         for choice in (event.get("choices") or ())[:1]:
             self._unknown |= _beside(choice, _OF_CHOICE)
-            self._finish_reason = choice.get("finish_reason") or self._finish_reason
-            delta = self._normalizer.repaired(choice.get("delta") or {}, choice.get("finish_reason"))
+            reason = choice.get("finish_reason")
+            finish = finish_of(reason)
+            if finish == "ended":
+                self._finish_reason = reason
+            delta = choice.get("delta") or {}
+            self._unknown_finish.add(reason, says=bool(text_in(delta)))
+            delta = self._normalizer.repaired(delta, reason if finish == "ended" else None)
             yield from self._said(delta, _logprobs(choice.get("logprobs")))
+            if finish == "failed":
+                self._error = _error({"message": "the upstream failed to generate the response"})
+                yield from self.closing_events()
 
     def closing_events(self, *, complete: bool = False) -> Iterator[bytes]:
         """Yield the events that end the Response.
@@ -130,9 +147,10 @@ class ResponseWriter:
         """
         if self._status != "in_progress":
             return
-        if self._error is None and self._finish_reason is None and not complete:
+        complete = complete or self._finish_reason is not None or self._unknown_finish.reason is not None
+        if self._error is None and not complete:
             self._error = _error({"message": "the upstream broke off the response"})
-        self._status = "incomplete" if self._finish_reason in _INCOMPLETE else "completed"
+        self._status = "incomplete" if self._incomplete else "completed"
         self._status = "failed" if self._error else self._status
         if not (self._output or self._error):
             yield from self._begin_text("output_text")

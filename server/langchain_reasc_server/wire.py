@@ -14,11 +14,10 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_reasc_openai.events import CallRepairer, Json
 from pydantic_core import PydanticSerializationError, to_json
 
-from langchain_reasc.models.contract import FINISH_REASON
+from langchain_reasc.answers import ending_of
 
 __all__ = [
     "DONE",
-    "LIMIT_REASONS",
     "PING",
     "Json",
     "chunk_event",
@@ -37,8 +36,6 @@ __all__ = [
 DONE: Final = b"data: [DONE]\n\n"
 PING: Final = b": ping\n\n"
 """A comment, which keeps a stream alive."""
-LIMIT_REASONS: Final = ("length", "max_tokens", "MAX_TOKENS", "model_length")
-"""What providers say of a response that was cut off."""
 
 
 def new_id() -> str:
@@ -94,12 +91,11 @@ def reply_of(message: AIMessage, model: str) -> Json:
     if calls:
         said["tool_calls"] = calls
     metadata = message.response_metadata
-    ended = metadata.get(FINISH_REASON) or metadata.get("stop_reason")
     choice = {
         "index": 0,
         "message": said,
         "logprobs": metadata.get("logprobs"),
-        "finish_reason": "length" if ended in LIMIT_REASONS else "tool_calls" if calls else "stop",
+        "finish_reason": "length" if ending_of(message) == "cut off" else "tool_calls" if calls else "stop",
     }
     return {
         "id": new_id(),

@@ -35,7 +35,7 @@ RAISED: dict[str, BaseException] = {
     "a base exception": Odd("odd"),
 }
 YIELDED: dict[str, list[Any]] = {
-    "a number, then text": [AIMessageChunk("a", response_metadata={"finish_reason": 5})],
+    "a number, then text": [AIMessageChunk("a", response_metadata={"model_name": 5})],
     "kinds of additional_kwargs": [
         AIMessageChunk("a", additional_kwargs={"x": {"y": 1}}),
         AIMessageChunk("b", additional_kwargs={"x": "y"}),

@@ -203,9 +203,23 @@ WHOLE = {name: value for name, value in ONE.items() if name != "index"}
 OTHER = {**WHOLE, "id": "b", "function": {"name": "weather", "arguments": ROME}}
 VOTE = {"args": {"city": "Oslo"}, "name": "weather"}
 VOTE_OF_BOTH = [VOTE, {"args": {"city": "Rome"}, "name": "weather"}]
+HALVES = call(0, "a", OSLO[:5]), call(0, None, OSLO[5:], None)
+END = chunk({}, "tool_calls")
 QUIRKS: dict[str, tuple[list[Any], list[Any], Any, str]] = {
     "no finish reason": (finished(calls(ONE), finish=None), [WHOLE], [VOTE], "tool_calls"),
     "an empty finish reason": (finished(calls(ONE), finish=""), [WHOLE], [VOTE], "tool_calls"),
+    "the finish reason null in each event": (
+        [*(chunk(calls(half), "null") for half in HALVES), END],
+        [WHOLE],
+        [VOTE],
+        "tool_calls",
+    ),
+    "the finish reason null in the last event, too": (
+        [chunk(calls(ONE), "null"), chunk({}, "null")],
+        [WHOLE],
+        [VOTE],
+        "tool_calls",
+    ),
     "stopped": (finished(calls(ONE), finish="stop"), [WHOLE], [VOTE], "stop"),
     "usage so far in each event": (
         [{**event, "usage": USAGE} for event in finished(calls(ONE))],

@@ -480,12 +480,22 @@ def test_what_passes_through_counts_as_a_sample_of_its_key() -> None:
         assert [ask(server).status_code for _ in range(2)] == [200, 429]
 
 
+def with_reason(reason: str, text: str = "") -> Any:
+    return CHAT.chunk(choices=[{"delta": {"content": text}, "finish_reason": reason}])
+
+
+GOES_ON, UNKNOWN = with_reason("null", "so"), with_reason("so far", "so")
 HALF = {"content": [{"token": "\ud83d", "logprob": -1.0}]}
 STREAMS: dict[str, tuple[list[Any], str, list[str], str | None]] = {
     "whole": ([delta(content="hi"), STOP, DONE], "completed", ["completed"], None),
     "no last line": ([delta(content="hi"), STOP], "completed", ["completed"], None),
     "more than the end": ([delta(content="hi"), STOP, DONE, delta(content="so")], "completed", ["completed"], None),
     "no end": ([delta(content="hi")], "failed", ["incomplete"], "server_error"),
+    "half": ([GOES_ON, GOES_ON], "failed", ["incomplete"], "server_error"),
+    "half in a word that nobody knows": ([UNKNOWN, UNKNOWN], "failed", ["incomplete"], "server_error"),
+    "an end in a word that nobody knows": ([with_reason("over", "so")], "completed", ["completed"], None),
+    "an error": ([GOES_ON, with_reason("error"), DONE], "failed", ["incomplete"], "server_error"),
+    "cut off": ([GOES_ON, with_reason("max_tokens"), DONE], "incomplete", ["incomplete"], None),
     "no finish reason": ([delta(content="hi"), DONE], "completed", ["completed"], None),
     "one index for all": ([call("Rome"), call("Oslo"), STOP, DONE], "completed", ["completed"] * 2, None),
     "arguments as an object": ([AS_OBJECT, STOP, DONE], "completed", ["completed"], None),

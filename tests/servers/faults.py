@@ -44,6 +44,10 @@ def without_logprobs(event: Any) -> Any:
     return event | {"choices": [choice | {"logprobs": None} for choice in event["choices"]]}
 
 
+def with_finish_reason(word: str) -> Callable[[int, Any], Any]:
+    return lambda at, event: event | {"choices": [one | {"finish_reason": word} for one in event["choices"]]}
+
+
 async def ten_megabytes(exchange: Exchange) -> None:
     times = 2 + RIGHT.alternatives_of(exchange.body)  # that the token stands in its event
     thought = "thinking " * (10 * 2**20 // 9 // times) + "\n"
@@ -86,6 +90,10 @@ FAULTS: Final[dict[str, Answer]] = {
     "cut stream": sends(only=1, then=Exchange.cut),
     # In good order for HTTP, but with neither a finish reason nor the end mark, and before the last digit.
     "stream ended early": sends(chat=Chat(words_of("it is 4 2"), -1.25), only=TOKENS),
+    "finish reason null": sends(chat=Chat(words_of("it is 4 2"), -1.25), only=TOKENS, alter=with_finish_reason("null")),
+    "finish reason error": sends(
+        RIGHT.chunk(choices=[{"index": 0, "delta": {}, "finish_reason": "error"}]), DONE, only=TOKENS - 1
+    ),
     "malformed JSON": sends('{"id": "c", "choices": [{"index": 0, "del', only=1),
     "HTML": html,
     "unstreamed reply": unstreamed,

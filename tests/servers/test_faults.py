@@ -44,6 +44,8 @@ IN_THE_MIDDLE: Final = {
     "no second token": Failure("OpenAITimeoutError", "timed out", "it"),
     "cut stream": Failure("OpenAIConnectionError", "Connection error", "it"),
     "stream ended early": Failure("SamplingError", "finish.reason", "it is 4"),
+    "finish reason null": Failure("SamplingError", "finish.reason", "it is 4"),
+    "finish reason error": Failure("SamplingError", "'error'", "it is"),
     "malformed JSON": Failure("JSONDecodeError", "line 1 column", "it"),
     "error event": Failure("APIError", "CUDA out of memory", "it"),
     "empty choices": Failure("SamplingError", "finish.reason", ""),

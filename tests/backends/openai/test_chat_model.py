@@ -9,9 +9,13 @@ import pickle
 import textwrap
 import threading
 import traceback
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from langchain.agents import create_agent
+from langchain.agents.structured_output import ProviderStrategy, StructuredOutputError
 from langchain_core.load import dumpd, dumps, load
 from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI
@@ -21,6 +25,7 @@ from pydantic import BaseModel, SecretStr
 from backends.openai.conftest import model_of
 from backends.openai.fake_server import Fake, llama_server, lm_studio, ollama, serving, vllm
 from backends.openai.loopback import Face, eventually
+from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, ModelClosedError
 from langchain_reasc.models import ParallelSampler, prepare_model
 from langchain_reasc.models.fingerprint import fingerprint_of
@@ -65,6 +70,31 @@ def test_a_response_and_a_stream_with_logprobs_and_usage(fake: Fake, face: Face)
 def test_several_responses_of_one_request_are_billed_once(fake: Fake, face: Face) -> None:
     [[first, second]] = face.generate(model_of(fake), [[HumanMessage("Hi")]], n=2).generations
     assert first.message.usage_metadata["output_tokens"] == 8 and second.message.usage_metadata is None  # type: ignore[attr-defined]
+
+
+def of_provider_strategy(model: Any, face: Face) -> None:
+    agent = create_agent(model, response_format=ProviderStrategy(Total))
+    face.invoke(agent, {"messages": "What is 2 + 2?"})
+
+
+WITHOUT_TOOLS: dict[str, Callable[[Any, Face], Any]] = {
+    "an agent without tools": of_provider_strategy,
+    "no tools bound": lambda model, face: face.invoke(model.bind_tools([]), "Hi"),
+    "with a choice": lambda model, face: face.invoke(model.bind(tools=[], tool_choice="auto"), "Hi"),
+    "a stream": lambda model, face: face.stream(model.bind_tools([]), "Hi"),
+    "samples": lambda model, face: face.sample(model, "Hi", n=2, tools=[]),
+    "a vote": lambda model, face: face.invoke(ReASCRunnable(model=model.bind_tools([]), max_samples=2), "Hi"),
+}
+
+
+@pytest.mark.parametrize("call", WITHOUT_TOOLS)
+def test_no_empty_list_of_tools_is_sent(call: str, fake: Fake, face: Face) -> None:
+    """Strict servers refuse one."""
+    with suppress(StructuredOutputError):  # the fake server writes no JSON
+        WITHOUT_TOOLS[call](model_of(fake), face)
+    assert fake.requests
+    for request in fake.requests:
+        assert request.keys().isdisjoint(("tools", "tool_choice", "parallel_tool_calls"))
 
 
 def test_requests_of_one_prompt_prefer_one_server_and_others_spread(face: Face) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, message_chunk_to_message
+from langchain_reasc_openai.events import merged
 from pydantic import BaseModel
 from servers.chat_wire import PROMPT_TOKENS, Chat
 from servers.exchange import Exchange
@@ -140,6 +141,45 @@ def test_what_would_change_the_answer_is_named_and_what_came_before_is_kept(delt
     assert "delta" in str(failed.error) and json.dumps(delta) in str(failed.error)
     assert failed.message is not None and failed.message.text == "the answer is"
     assert failed.message.response_metadata["received_tokens"] == 3
+
+
+def thought(text: str) -> Any:
+    return [{"type": "thinking", "thinking": [{"type": "text", "text": text}]}]
+
+
+CONTENTS: dict[str, list[Any]] = {
+    "thoughts, then text": ["", thought("hm"), thought(" so"), "the answer", " is 41."],
+    "text, then thoughts": ["the answer", " is 41.", thought("hm")],
+    "text between thoughts": [thought("hm"), "the answer", thought("so"), " is 41.", ""],
+    "text in blocks, too": [thought("hm"), [{"type": "text", "text": "the answer"}], " is 41."],
+    "thoughts between texts": ["the answer", thought("hm"), " is 41."],
+}
+
+
+def words_in(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if isinstance(content, dict):
+        return words_in(content.get("thinking") or content.get("text"))
+    return "".join(map(words_in, content))
+
+
+@pytest.mark.parametrize("case", CONTENTS)
+def test_thoughts_and_text_stay_in_order(case: str, face: Face) -> None:
+    deltas = [{"content": content} for content in CONTENTS[case]]
+    events = [*(choice(delta=delta) for delta in deltas), choice(delta={}, finish_reason="stop")]
+
+    async def answer(exchange: Exchange) -> None:
+        await send(exchange, written(events))
+
+    with serving(answer) as url, pool_of(url) as model:
+        [(_, message)] = face.sample(model, n=1)
+        first, *others = face.stream(model)
+    assert isinstance(message, AIMessage), message
+    reply = merged(events)["choices"][0]["message"]
+    for content in (message.content, sum(others, first).content, reply["content"]):
+        assert words_in(content) == words_in(CONTENTS[case])
+    assert message.text == "the answer is 41."
 
 
 class Pay(BaseModel):

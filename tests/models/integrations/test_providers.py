@@ -1,6 +1,7 @@
 """Every chat model of the table "Chat models" through its real class, against its provider's wire format."""
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -108,21 +109,88 @@ def test_n_in_one_request(provider: Provider) -> None:
         assert len(read_signals(generation.message).signals["token_logprob"]) == len(TOKENS)
 
 
+def going_on(document: Any, word: str | None) -> Any:
+    """Say in an event, by a word in place of null, that the response goes on."""
+    for choice in document.get("choices") or ():
+        choice["finish_reason"] = word
+    for candidate in document.get("candidates") or ():
+        candidate["finishReason"] = "FINISH_REASON_UNSPECIFIED"
+    return {**document, "done_reason": word} if "done" in document else document
+
+
+@pytest.mark.parametrize("word", [None, "null", "not_finished"])
 @each({name: provider for name, provider in PROVIDERS.items() if name != "ChatNVIDIA"})  # which is not streamed
-def test_a_stream_that_breaks_off_is_no_whole_response(runner: Any, provider: Provider) -> None:
+def test_a_stream_that_breaks_off_is_no_whole_response(runner: Any, provider: Provider, word: str | None) -> None:
     """The connection is closed in good order, without the events that tell of the end."""
 
     async def broken(exchange: Exchange) -> None:
         whole = exchange.stream
 
         async def half(documents: Any, *rest: Any) -> None:
-            await whole([one for one in documents if not any(word in str(one) for word in ENDS)], *rest)
+            kept = [one for one in documents if not any(word in str(one) for word in ENDS)]
+            await whole([going_on(one, word) for one in kept], *rest)
 
         exchange.stream = half  # type: ignore[method-assign]
         await provider.wire(exchange)
 
     with serving(broken) as served, pytest.raises(SamplingError, match="finish reason"):
         runner.invoke(ReASCRunnable(model=provider.model(served.root)), "q")
+
+
+def with_usage_so_far(documents: Iterable[Any]) -> Iterator[Any]:
+    """Report in each event of the text the usage so far; Anthropic's and Ollama's events with a text have no place."""
+    output = 0
+    for one in documents:
+        if one != DONE and (one.get("choices") or one.get("candidates")):
+            output = min(output + 1, len(TOKENS))  # the event of the end has no token
+            usage = {
+                "prompt_tokens": PROMPT_TOKENS,
+                "completion_tokens": output,
+                "total_tokens": PROMPT_TOKENS + output,
+            }
+            counts = zip(("promptTokenCount", "candidatesTokenCount", "totalTokenCount"), usage.values(), strict=True)
+            one = {**one, "usage": usage, "x_groq": {"id": "x", "usage": usage}, "usageMetadata": dict(counts)}
+        yield one
+
+
+@each({name: provider for name, provider in PROVIDERS.items() if name != "ChatNVIDIA"})  # which is not streamed
+def test_usage_so_far_in_each_event_counts_once(runner: Any, provider: Provider) -> None:
+    """Gemini's class reports what is new in each, Anthropic's prompt and response apart."""
+
+    async def counting(exchange: Exchange) -> None:
+        whole = exchange.stream
+
+        async def stream(documents: Iterable[Any], *rest: Any) -> None:
+            await whole(with_usage_so_far(documents), *rest)
+
+        exchange.stream = stream  # type: ignore[method-assign]
+        await provider.wire(exchange)
+
+    with serving(counting) as served:
+        result = runner.solve(ReASCRunnable(model=provider.model(served.root)), "q")
+    assert (result.answer, result.decision.samples, result.failures) == ("42", 4, ())
+    assert (result.usage.input_tokens, result.usage.output_tokens) == (4 * PROMPT_TOKENS, 4 * len(TOKENS))
+    for response in result.responses:
+        assert response.message.usage_metadata["total_tokens"] == PROMPT_TOKENS + len(TOKENS)
+    assert not result.usage.estimated
+
+
+@pytest.mark.parametrize("prompt_again", [False, True])
+def test_usage_of_anthropic_in_parts_is_added_up(runner: Any, prompt_again: bool) -> None:
+    """``message_delta`` names the output so far, and with tools of the server's the prompt again."""
+    provider = PROVIDERS["ChatAnthropic"]
+
+    async def counting(exchange: Exchange) -> None:
+        *begun, ending, stop = [*provider.wire.events()]  # type: ignore[attr-defined]
+        begun[0]["message"]["usage"]["output_tokens"] = 1
+        prompt = {"input_tokens": PROMPT_TOKENS} if prompt_again else {}
+        goes_on = {**ending, "delta": {"stop_reason": None}, "usage": {**prompt, "output_tokens": 2}}
+        ending["usage"] = {**prompt, "output_tokens": len(TOKENS)}
+        await exchange.stream([*begun, *([goes_on] if prompt_again else []), ending, stop])
+
+    with serving(counting) as served:
+        result = runner.solve(ReASCRunnable(model=provider.model(served.root)), "q")
+    assert result.usage.output_tokens == 4 * len(TOKENS)
 
 
 def test_a_prompt_that_gemini_blocks_is_filtered(runner: Any) -> None:
