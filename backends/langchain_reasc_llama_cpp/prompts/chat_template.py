@@ -1,12 +1,14 @@
 """Render a conversation with the Jinja template of the GGUF file or the user."""
 
 import json
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from langchain_reasc.exceptions import ConfigurationError, ModelFileError, missing_extra
 from langchain_reasc_llama_cpp.prompts.conversation import TemplateMessage, as_plain_turns, uses_tools
+from langchain_reasc_llama_cpp.prompts.marks import PLACEHOLDER_SIGNS
 from langchain_reasc_llama_cpp.tools.tool_calls import format_of
 
 if TYPE_CHECKING:
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     import jinja2.nodes
     import jinja2.parser
 
+_NOT_ASCII: Final = re.compile(f"[^\0-\x7f{''.join(PLACEHOLDER_SIGNS)}]")
 _COMMON_ROLES: Final = ("system", "user", "assistant")
 
 
@@ -121,7 +124,8 @@ def _environment() -> "jinja2.Environment":
 
 def _to_json(value: Any, ensure_ascii: bool = False, indent: int | None = None, **options: Any) -> str:
     # Unlike Jinja's own filter this does not escape for HTML: the reader is a model.
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, **options)
+    text = json.dumps(value, ensure_ascii=False, indent=indent, **options)
+    return _NOT_ASCII.sub(lambda match: json.dumps(match[0])[1:-1], text) if ensure_ascii else text
 
 
 def _refuse(message: str) -> None:

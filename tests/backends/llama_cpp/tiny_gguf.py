@@ -35,6 +35,7 @@ def write_tiny_model(
     words: Sequence[str] = (),
     word_kind: gguf.TokenType = gguf.TokenType.USER_DEFINED,
     hidden: int = 64,
+    sentencepiece: bool = False,
 ) -> Path:
     """A model of two layers over a vocabulary of the 256 bytes, two ChatML marks and one merge.
 
@@ -52,6 +53,7 @@ def write_tiny_model(
         words: texts that are one token each; their ids begin at 259.
         word_kind: what kind of token they are.
         hidden: width of the feed-forward layers; 10,000 make 8 MB of weights.
+        sentencepiece: True writes Llama 2's kind of vocabulary, whose tokenizer puts a space before each text.
     """
     vocabulary, width, heads, layers = 259 + len(words), 32, 4, 2
     rng = np.random.default_rng(seed)
@@ -59,13 +61,16 @@ def write_tiny_model(
     writer.add_head_count(heads)
     writer.add_head_count_kv(heads)
     writer.add_vocab_size(vocabulary)
-    writer.add_tokenizer_model(tokenizer)
-    if tokenizer != "no_vocab":
+    writer.add_tokenizer_model("llama" if sentencepiece else tokenizer)
+    if sentencepiece:
+        add_pieces(writer, words)
+    elif tokenizer != "no_vocab":
         add_tokens(writer, words, word_kind)
     if chat_template is not None:
         writer.add_chat_template(chat_template)
     for key, value in (metadata or {}).items():
-        add = {float: writer.add_float32, int: writer.add_uint32, str: writer.add_string}[type(value)]
+        writers = {float: writer.add_float32, int: writer.add_uint32, str: writer.add_string, bool: writer.add_bool}
+        add = writers[type(value)]
         add(key, value)
 
     def weights(*shape: int) -> np.ndarray:
@@ -123,6 +128,19 @@ def add_tokens(
     writer.add_eos_token_id(256)
     writer.add_bos_token_id(257)
     writer.add_add_bos_token(False)
+
+
+def add_pieces(writer: gguf.GGUFWriter, words: Sequence[str]) -> None:
+    """The same tokens for SentencePiece, and words that are pieces."""
+    kinds = [gguf.TokenType.BYTE] * 256 + [gguf.TokenType.CONTROL] * 2 + [gguf.TokenType.NORMAL] * (1 + len(words))
+    writer.add_token_list([*(f"<0x{byte:02X}>" for byte in range(256)), END, START, "th", *words])
+    writer.add_token_scores([0.0] * len(kinds))
+    writer.add_token_types(kinds)
+    writer.add_eos_token_id(256)
+    writer.add_bos_token_id(257)
+    writer.add_unk_token_id(256)
+    writer.add_add_bos_token(False)
+    writer.add_add_space_prefix(True)
 
 
 def finished(writer: gguf.GGUFWriter, path: Path) -> Path:
