@@ -150,12 +150,19 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing)
         model = self._engine.model
         source = self.chat_template or model.metadata.get("tokenizer.chat_template")
         if not source:
-            raise ModelFileError(f"{model.path} has no chat template; pass chat_template='...' (Jinja)")
+            raise ModelFileError(
+                f"{model.path} has no chat template, and may be a base model; pass chat_template='...' (Jinja)"
+            )
         if not model.has_tokenizer:
             raise ModelFileError(
                 f"{model.path} has no tokenizer (tokenizer.ggml.model is 'no_vocab'), so it cannot chat"
             )
-        template = ChatTemplate(str(source), bos=model.bos, eos=model.eos)
+        name = (
+            f"the chat template of {model.path.name}"
+            if self.chat_template is None
+            else "the chat template of the option"
+        )
+        template = ChatTemplate(str(source), bos=model.bos, eos=model.eos, name=name)
         for mark in filter(None, (template.form.opening, template.form.closing)):
             model.show_as_text(mark)  # some models have control tokens for the marks of tool calls
         control, user_defined = model.parsed_texts()
