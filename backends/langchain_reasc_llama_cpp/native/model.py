@@ -40,6 +40,7 @@ class NativeModel:
         on_gpu: whether layers are on a GPU.
         repacked: whether llama.cpp may have repacked the weights (``use_extra_bufts``).
         is_recurrent: whether its memory includes a recurrent state, which cannot be cut between two tokens.
+        window: tokens that sliding-window layers attend to, or 0 without such layers.
         adds_bos: whether tokenizing puts the begin-of-sequence token first.
         bos: text of the begin-of-sequence token, or an empty text.
         eos: text of the end-of-sequence token, or an empty text.
@@ -99,6 +100,7 @@ class NativeModel:
         self.is_recurrent: bool = llama.llama_model_is_recurrent(self.handle) or llama.llama_model_is_hybrid(
             self.handle
         )
+        self.window: int = llama.llama_model_n_swa(self.handle)
         self._pieces: dict[int, tuple[bytes, bool]] = {}
         self._written: dict[int, bytes] = {}
         count = ctypes.c_int32()

@@ -188,3 +188,41 @@ def write_tiny_mamba(path: Path, *, seed: int = 0) -> Path:
     output[256] = 0
     writer.add_tensor("output.weight", output)
     return finished(writer, path)
+
+
+def write_tiny_gemma(path: Path, *, window: int, seed: int = 0) -> Path:
+    """A Gemma 3: five of its six layers attend to so many tokens only. It never draws the end token."""
+    vocabulary, width, heads, layers, hidden = 259, 32, 4, 6, 64
+    rng = np.random.default_rng(seed)
+    writer = begun(path, "gemma3", context=4096, width=width, layers=layers, hidden=hidden)
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(heads)
+    writer.add_key_length(width // heads)
+    writer.add_value_length(width // heads)
+    writer.add_sliding_window(window)
+    writer.add_vocab_size(vocabulary)
+    writer.add_tokenizer_model("gpt2")
+    add_tokens(writer)
+    writer.add_chat_template(CHATML)
+
+    def weights(*shape: int) -> np.ndarray:
+        return (rng.standard_normal(shape) * 0.4).astype(np.float32)
+
+    ones = np.ones(width, dtype=np.float32)
+    writer.add_tensor("token_embd.weight", weights(vocabulary, width))
+    for layer in range(layers):
+        block = f"blk.{layer}."
+        for name in ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"):
+            writer.add_tensor(f"{block}{name}.weight", ones)
+        for name in ("attn_q_norm", "attn_k_norm"):
+            writer.add_tensor(f"{block}{name}.weight", np.full(width // heads, 2, dtype=np.float32))
+        for name in ("attn_q", "attn_k", "attn_v", "attn_output"):
+            writer.add_tensor(f"{block}{name}.weight", weights(width, width))
+        writer.add_tensor(f"{block}ffn_gate.weight", weights(hidden, width))
+        writer.add_tensor(f"{block}ffn_up.weight", weights(hidden, width))
+        writer.add_tensor(f"{block}ffn_down.weight", weights(width, hidden))
+    writer.add_tensor("output_norm.weight", ones)
+    output = weights(vocabulary, width)
+    output[256] = 0
+    writer.add_tensor("output.weight", output)
+    return finished(writer, path)
