@@ -354,13 +354,17 @@ class ChatLlamaCpp(LoadedModel):
         return newest_turns(messages, lambda kept: len(self.prompt_tokens(kept, call.tools)) <= limit)
 
     def prompt_tokens(self, messages: LanguageModelInput, tools: Sequence[dict[str, Any]] = ()) -> list[int]:
-        """Return the tokens of the prompt: the messages and tools in the chat template."""
+        """Return the tokens of the prompt: the messages and tools in the chat template.
+
+        Only the template writes control tokens. Their texts in messages and tools become ordinary tokens.
+        """
         self._engine.check_usable()
-        text = self._template.render(template_messages(self._convert_input(messages).to_messages()), tools)
+        converted = template_messages(self._convert_input(messages).to_messages())
+        text = self._template.render(*self._marks.hide(converted, tools))
         model = self._engine.model
         if model.adds_bos and model.bos:
             text = text.removeprefix(model.bos)  # most templates write it, and the tokenizer would again
-        return model.tokenize(text, add_special=True)
+        return self._marks.tokens(text, model.tokenize)
 
     def _result(self, call: _Call, completions: Iterable[Completion]) -> ChatResult:
         ordered = sorted(completions, key=lambda completion: completion.index)

@@ -18,6 +18,7 @@ from langchain_reasc_llama_cpp.native.model_files import download, embedded_mode
 from langchain_reasc_llama_cpp.native.parameters import LoadFields, altered_fields
 from langchain_reasc_llama_cpp.options import TRACED, CallOptions, GenerationFields, checked_stop
 from langchain_reasc_llama_cpp.prompts.chat_template import ChatTemplate
+from langchain_reasc_llama_cpp.prompts.marks import TemplateMarks
 from langchain_reasc_llama_cpp.sampling.parameters import SEEDS
 from langchain_reasc_llama_cpp.sampling.sampler import check_tokens
 
@@ -38,6 +39,7 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing)
 
     _engine: Engine = PrivateAttr()
     _template: ChatTemplate = PrivateAttr()
+    _marks: TemplateMarks = PrivateAttr()
     _base_seed: int = PrivateAttr()
 
     @field_validator("model_path")
@@ -52,7 +54,7 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing)
         self._base_seed = random_seed() if self.seed is None else self.seed
         self._engine = Engine(self.path, self)
         try:
-            self._template = self._load_template()
+            self._template, self._marks = self._load_template()
             self.call_options().sampling(self._engine.model.metadata)
         except BaseException:
             self._engine.close()
@@ -144,19 +146,27 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing)
         check_tokens(options.logit_bias or (), self._engine.model)
         return options
 
-    def _load_template(self) -> ChatTemplate:
+    def _load_template(self) -> tuple[ChatTemplate, TemplateMarks]:
         model = self._engine.model
         source = self.chat_template or model.metadata.get("tokenizer.chat_template")
         if not source:
-            raise ModelFileError(f"{model.path} has no chat template; pass chat_template='...' (Jinja)")
+            raise ModelFileError(
+                f"{model.path} has no chat template, and may be a base model; pass chat_template='...' (Jinja)"
+            )
         if not model.has_tokenizer:
             raise ModelFileError(
                 f"{model.path} has no tokenizer (tokenizer.ggml.model is 'no_vocab'), so it cannot chat"
             )
-        template = ChatTemplate(str(source), bos=model.bos, eos=model.eos)
+        name = (
+            f"the chat template of {model.path.name}"
+            if self.chat_template is None
+            else "the chat template of the option"
+        )
+        template = ChatTemplate(str(source), bos=model.bos, eos=model.eos, name=name)
         for mark in filter(None, (template.form.opening, template.form.closing)):
             model.show_as_text(mark)  # some models have control tokens for the marks of tool calls
-        return template
+        control, user_defined = model.parsed_texts()
+        return template, TemplateMarks(str(source), control=control, user_defined=user_defined)
 
     def _alterations(self) -> dict[str, float | int | str]:
         """Return the options that change the model's numbers."""

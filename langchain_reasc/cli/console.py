@@ -44,7 +44,7 @@ _OPTIONS: Final[dict[str, str | Callable[[re.Match[str]], str]]] = {
     r"\bprice_ratio\b": "--price-ratio",
     r"\bwithin=(?=\d)": "--within ",
     r", or give the chat model itself": ", or give a GGUF file",
-    r"pass chat_template='\.\.\.' \(Jinja\)": "take a model that was tuned to chat",
+    r"pass chat_template='\.\.\.' \(Jinja\)": "give one with --chat-template FILE",
 }
 """Arguments of Python in the library's messages -> options of the commands."""
 _ASCII: Final = str.maketrans(

@@ -69,6 +69,12 @@ class ModelOptions:
             metavar="PACKAGE.CLASS", help="Any LangChain chat model instead, such as ChatOpenAI of langchain_openai."
         ),
     ] = None
+    chat_template: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="A Jinja chat template for a GGUF, instead of its own; base models need one."
+        ),
+    ] = None
     model_kwargs: Annotated[
         list[str] | None,
         typer.Option(
@@ -99,6 +105,8 @@ class ModelOptions:
             ReASCError: a package or file is missing or refused, or an option is wrong.
         """
         options = {name: value for name, value in options.items() if value is not None}
+        if self.chat_template is not None:
+            options["chat_template"] = self._template_of_gguf(self.chat_template)
         given, make = _Given(self.model_kwargs or (), self.key_variable, default_seed), None
         if self.model_class is not None:
             if self.url:
@@ -120,6 +128,15 @@ class ModelOptions:
                 options |= {} if self.model is None else {"model": _file(self.model)}
         model = _make(kind, make or kind, given, options)
         return model if isinstance(model, AbstractContextManager) else nullcontext(model)
+
+    def _template_of_gguf(self, path: Path) -> str:
+        if self.url or self.model_class is not None or _is_of_provider(self.model):
+            raise ConfigurationError("--chat-template goes with a GGUF; a server or a provider has its own template")
+        try:
+            return read_text(path)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise ConfigurationError(f"cannot read the chat template {path}: {reason}") from None
 
 
 def _named_file(name: str) -> tuple[str, ...]:

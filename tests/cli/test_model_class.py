@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from backends.llama_cpp.tiny_gguf import CHATML, write_tiny_model
 from lab.pools.synthetic import write_lines
 from langchain_reasc_lab.pools import read_pool
 
@@ -126,6 +127,11 @@ def test_what_is_wrong_is_said_in_a_line(path: str, given: tuple[str, ...], says
         ("ask", ("--url", "http://[::1]:9", "--model-kwargs", "timout=1"), "did you mean 'timeout'?"),
         ("ask", ("--url", "http://[::1]:9", "--model-kwargs", "base_url=x"), "--url and --model-kwargs both set"),
         ("ask", ("--temperature", "1", "--model-kwargs", "temperature=2"), "both set ChatLlamaCpp's 'temperature'"),
+        ("ask", ("--url", "http://[::1]:9", "--chat-template", __file__), "--chat-template goes with a GGUF"),
+        ("record", ("--model-class", CLASS, "--chat-template", __file__), "--chat-template goes with a GGUF"),
+        ("ask", ("--model", "openai:m", "--chat-template", __file__), "--chat-template goes with a GGUF"),
+        ("ask", ("--chat-template", "gone.jinja"), "gone.jinja: No such file"),
+        ("ask", ("--chat-template", __file__, "--model-kwargs", "chat_template=x"), "--chat-template and --"),
         ("ask", ("--model", "http://gpu1:8000"), "give it as --url"),
         ("ask", ("--model", "gpt-4o-mini"), 'openai:gpt-4o-mini (pip install "langchain-reasc[agents,openai]")'),
         ("ask", ("--model", "anthropix:x"), "'anthropix:x'"),
@@ -193,3 +199,18 @@ def test_what_a_preset_sets_beyond_the_fields_goes_into_the_body_of_the_request(
 def test_ask_fails_where_all_responses_are_empty() -> None:
     failed = reasc("ask", "?", "--model-class", "cli.chat_models.Silent", code=1)
     assert failed.stdout == "" and "4 of 4 responses" in failed.stderr
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("command", ["ask", "calibrate", "record"])
+def test_a_gguf_without_a_chat_template_takes_one_of_a_file(command: str, data: Path) -> None:
+    base = write_tiny_model(data.with_name("base.gguf"), chat_template=None)
+    template = data.with_name("chat.jinja")
+    template.write_text(CHATML)
+    given = ("?",) if command == "ask" else (data, "--out", data.with_name(f"{command}.out"))
+    options = (command, *given, "--model", base, "--max-tokens", 4)
+    assert "--chat-template FILE" in reasc(*options, code=1).stderr
+    with ModelOptions(str(base), chat_template=template).open() as model:
+        assert model.chat_template == CHATML
+    if command == "ask":
+        reasc(*options, "--max-samples", 1, "--chat-template", template, code=3)  # random text states no answer

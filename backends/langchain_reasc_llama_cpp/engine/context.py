@@ -162,8 +162,13 @@ class DecodeContext:
         """Free the cells that only this sequence uses."""
         self._llama.llama_memory_seq_rm(self._memory, sequence, -1, -1)
 
+    def first_position(self, sequence: int) -> int:
+        """Return the first position that all layers hold; sliding-window layers lose what is before their window."""
+        position: int = self._llama.llama_memory_seq_pos_min(self._memory, sequence)
+        return position
+
     def save(self, sequence: int) -> State:
-        """Return a copy of a sequence's cells."""
+        """Return a copy of a sequence's cells, and of sliding-window layers only those of the last window."""
         state = np.empty(self._llama.llama_state_seq_get_size(self.handle, sequence), dtype=np.uint8)
         self._llama.llama_state_seq_get_data(self.handle, _bytes_of(state), len(state), sequence)
         return state

@@ -46,7 +46,7 @@ class Decoder:
         """
         self._model, self._context = model, context
         self.cells = KvCells(context, capacity=context.cells, n_sequences=context.n_sequences)
-        self.prompts = PromptCache(self.cells, size=cached_prompts, whole_only=model.is_recurrent)
+        self.prompts = PromptCache(self.cells, size=cached_prompts, whole_only=model.is_recurrent, window=model.window)
         self._scheduler = Scheduler(self.cells, self.prompts, n_parallel=n_parallel, n_batch=context.n_batch)
         self._recorder = Recorder(n_parallel, model, overlapped=overlapped)
         self._arranged: list[Sequence] = []  # the samples that the context's rows are set up for

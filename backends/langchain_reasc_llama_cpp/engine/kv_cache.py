@@ -99,6 +99,10 @@ class KvCells:
         slot.runs.clear()
         self._context.forget(slot.id)
 
+    def first_position(self, slot: Slot) -> int:
+        """Return the first position of a sequence that all layers hold."""
+        return self._context.first_position(slot.id)
+
     def save(self, slot: Slot) -> State:
         """Copy a sequence to main memory."""
         return self._context.save(slot.id)
@@ -143,6 +147,7 @@ class CachedPrompt:
         ref_count: the number of requests that use it now. At 0 it may be swapped out or dropped.
         waiters: the number of requests that will use it at their next turn. Prompts without waiters are dropped first.
         swapped: a copy of its cells while it is swapped out.
+        first: the first position that all layers hold in the copy.
     """
 
     slot: Slot | None
@@ -153,6 +158,7 @@ class CachedPrompt:
     ref_count: int = 0
     waiters: int = 0
     swapped: State | None = None
+    first: int = 0
 
     def __post_init__(self) -> None:
         """Create an entry for the prompt. A response may be added later."""
@@ -172,15 +178,16 @@ class PromptCache:
         prompts: all prompts, used or not.
     """
 
-    def __init__(self, cells: KvCells, *, size: int, whole_only: bool = False) -> None:
+    def __init__(self, cells: KvCells, *, size: int, whole_only: bool = False, window: int = 0) -> None:
         """Create an empty cache.
 
         Args:
             cells: the cells of the prompts in use.
             size: the most prompts that are kept although no request uses or awaits them.
             whole_only: whether only a whole prompt can be continued, because the model's memory is a recurrent state.
+            window: tokens that sliding-window layers attend to; 0 without such layers.
         """
-        self.cells, self._whole_only = cells, whole_only
+        self.cells, self._whole_only, self._window = cells, whole_only, window
         self.size = size
         self.prompts: list[CachedPrompt] = []
 
@@ -222,7 +229,9 @@ class PromptCache:
 
     def extend(self, prompt: CachedPrompt, slot: Slot, response: list[int]) -> None:
         """Keep the sequence of a prompt's only response, because the next turn of a conversation begins with both."""
-        if self._whole_only or prompt.slot is None or prompt not in self.prompts:
+        # Other samples may still begin at the prompt's end, whose window is lost as the response grows.
+        is_needed = self._window and prompt.ref_count > 1
+        if self._whole_only or is_needed or prompt.slot is None or prompt not in self.prompts:
             self.cells.close(slot)
             return
         self.cells.close(prompt.slot)
@@ -236,7 +245,7 @@ class PromptCache:
         for prompt in idle:
             assert prompt.slot is not None
             if prompt.swapped is None:
-                prompt.swapped = self.cells.save(prompt.slot)
+                self._save(prompt)
             self.cells.close(prompt.slot)
             prompt.slot = None
         return bool(idle)
@@ -244,6 +253,28 @@ class PromptCache:
     def clear(self) -> None:
         """Forget all prompts after their cells were lost."""
         self.prompts.clear()
+
+    def _save(self, prompt: CachedPrompt) -> None:
+        """Copy a prompt to main memory. If a window is shorter, drop the response: a copy continues only at its end."""
+        is_windowed = 0 < self._window < prompt.done
+        can_cut = (
+            prompt.length < prompt.done and self.cells.sequences_left and self._can_continue(prompt, prompt.length)
+        )
+        if is_windowed and can_cut:
+            self._cut_response(prompt)
+        assert prompt.slot is not None
+        if self._window:
+            prompt.first = max(self.cells.first_position(prompt.slot), prompt.done - self._window)
+        prompt.swapped = self.cells.save(prompt.slot)
+
+    def _can_continue(self, prompt: CachedPrompt, length: int) -> bool:
+        """Return whether a sequence can begin with the first ``length`` tokens of a prompt."""
+        if self._whole_only:
+            return length == prompt.done
+        if not self._window:
+            return True
+        first = prompt.first if prompt.slot is None else self.cells.first_position(prompt.slot)
+        return first <= max(0, length - self._window + 1)
 
     def _swap_in(self, prompt: CachedPrompt) -> bool:
         """Copy a prompt back into cells. Return False if there are not enough."""
@@ -281,12 +312,11 @@ class PromptCache:
         best, longest = None, 0
         for prompt in self.prompts:
             length = common_prefix(prompt.tokens[: prompt.done], tokens)
-            if length == len(tokens) == prompt.length and prompt.logits is not None:
+            is_whole = length == len(tokens) == prompt.length and prompt.logits is not None
+            if is_whole and self._can_continue(prompt, length):
                 return prompt, length
             length = min(length, len(tokens) - 1)  # the last token is decoded again, for its logits
-            if self._whole_only and length < prompt.done:
-                continue
-            if length >= max(longest, _WORTH_SHARING):
+            if length >= max(longest, _WORTH_SHARING) and self._can_continue(prompt, length):
                 best, longest = prompt, length
         return best, longest
 

@@ -102,6 +102,21 @@ def as_plain_turns(
     return plain
 
 
+def before_user_messages(messages: Sequence[TemplateMessage], moved: Sequence[int]) -> list[TemplateMessage]:
+    """Put the texts of the messages at these indices before the next user message. Without one, leave them alone."""
+    kept: list[TemplateMessage] = []
+    texts: list[str] = []
+    for index, message in enumerate(messages):
+        if index in moved:
+            texts.append(message["content"])
+        elif texts and message["role"] == "user":
+            kept.append(message | {"content": "\n\n".join([*texts, message["content"]])})
+            texts = []
+        else:
+            kept.append(message)
+    return list(messages) if texts else kept
+
+
 def _plain_turn(message: TemplateMessage, form: ToolFormat) -> TemplateMessage:
     if message["role"] == "tool":
         return {"role": "user", "content": f"<tool_response>\n{message['content']}\n</tool_response>"}

@@ -1,9 +1,11 @@
 """Conversations as chat templates see them, and what becomes of those that are longer than the context."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
@@ -18,8 +20,8 @@ from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_llama_cpp.prompts import ChatTemplate, newest_turns, template_messages
 from langchain_reasc_llama_cpp.tools import openai_tools
 
-from backends.llama_cpp.faces import input_tokens, output_tokens
-from backends.llama_cpp.tiny_gguf import CHATML
+from backends.llama_cpp.faces import Face, input_tokens, output_tokens
+from backends.llama_cpp.tiny_gguf import CHATML, write_tiny_model
 from backends.llama_cpp.tool_models import HERMES, LLAMA, NO_SYSTEM
 from langchain_reasc.exceptions import ConfigurationError, ContextOverflowError
 
@@ -139,6 +141,83 @@ def test_a_role_the_template_leaves_out_is_not_lost_silently() -> None:
     assert "Woe!" in prompt(CHATML, chorus)
     with pytest.raises(ConfigurationError, match=r"message 2.*'chorus'"):
         prompt(HERMES, chorus)
+
+
+EACH = "{% for m in messages %}["
+PARTS = {
+    "a loop": EACH + "{{ m.role }}]{% for part in m.content %}{{ part.text }}{% endfor %}{% endfor %}",
+    "types": EACH
+    + "{{ m.role }}]{% for part in m.content %}{% if part['type'] == 'text' %}{{ part['text'] | trim }}{% endif %}"
+    "{% endfor %}{% endfor %}",
+    "the first": EACH + "{{ m['role'] }}]{{ m['content'][0]['text'] }}{% endfor %}",
+}
+TWO_ROLES = EACH + "{{ m.role }}]{% if m.role in ('user', 'assistant') %}{{ m.content }}{% endif %}{% endfor %}"
+
+
+@pytest.mark.parametrize("template", PARTS.values(), ids=PARTS)
+@pytest.mark.parametrize("text", ["a", "What is the capital of Estonia?"])
+def test_a_template_that_reads_parts_gets_parts(template: str, text: str) -> None:
+    messages = [SystemMessage("S"), HumanMessage(text), AIMessage("A"), HumanMessage("and?")]
+    assert prompt(template, messages) == f"[system]S[user]{text}[assistant]A[user]and?"
+
+
+@pytest.mark.parametrize("text", ["B", "Answer in one word, and in Estonian."])
+@pytest.mark.parametrize("template", [TWO_ROLES, TWO_ROLES.replace("{{ m.content }}", "{{ m.content[0].text }}")])
+def test_a_system_message_that_is_left_out_goes_before_the_next_user_message(template: str, text: str) -> None:
+    system = SystemMessage(text)
+    rest: list[BaseMessage] = [AIMessage("A"), SystemMessage("C"), HumanMessage("and?")]
+    expected = f"[user]{text}\n\nhi[assistant]A[user]C\n\nand?"
+    assert prompt(template, [system, HumanMessage("hi"), *rest]) == expected
+    with_tools = prompt(template, [system, HumanMessage("hi")], TOOLS)
+    assert with_tools.startswith(f"[user]{text}\n\n# Tools") and with_tools.endswith("\n\nhi")
+
+
+@pytest.mark.parametrize(
+    ("template", "messages", "says"),
+    [
+        ("Answer: ", [HumanMessage("hi")], "message 1.*'user'"),
+        (TWO_ROLES, [HumanMessage("hi"), SystemMessage("S")], "message 2.*'system'"),
+        ("{{ messages[-1].content }}", [HumanMessage("a"), AIMessage("b"), HumanMessage("c")], "message 1.*'user'"),
+        (
+            EACH + "{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}",
+            ROUND[:2] + ROUND[-2:],
+            "'assistant'",
+        ),
+        (EACH + "{{ m.content[:4] }}{% endfor %}", [HumanMessage("a question")], "message 1.*'user'"),
+    ],
+)
+def test_a_message_the_template_leaves_out_is_refused(
+    tmp_path: Path, face: Face, template: str, messages: list[BaseMessage], says: str
+) -> None:
+    path = write_tiny_model(tmp_path / "forgetful.gguf", chat_template=template)
+    with (
+        ChatLlamaCpp(model_path=path, max_tokens=1) as model,
+        pytest.raises(ConfigurationError, match=rf"forgetful\.gguf.*{says}"),
+    ):
+        face.invoke(model, messages)
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "{{ m.content | trim }}",
+        "{{ m.content.split('</think>')[-1].lstrip() }}",
+        "{{ m.content | tojson }}",
+        "{{ m.content | upper }}",
+        "{% if m.content is string %}{{ m.content }}{% else %}{{ m.content[0].text }}{% endif %}",
+    ],
+)
+def test_what_a_template_shows_in_another_form_is_not_left_out(shown: str) -> None:
+    template = EACH + "{{ m.role }}]" + shown + "{% endfor %}"
+    messages: list[BaseMessage] = [
+        *(SystemMessage(' "Be\tbrief." '), HumanMessage("hi\n")),
+        *(AIMessage("<think>Let me think about this.</think> so"), HumanMessage("and?")),
+    ]
+    environment = ImmutableSandboxedEnvironment()
+    environment.filters["tojson"] = json.dumps
+    given = template_messages(messages)
+    expected = environment.from_string(template).render(messages=given)
+    assert prompt(template, messages) == expected
 
 
 def test_old_function_messages_are_results() -> None:

@@ -3,16 +3,17 @@
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_llama_cpp.engine import CachedPrompt, KvCells, PromptCache, common_prefix
 
 from backends.llama_cpp.faces import cache_read, texts
 from backends.llama_cpp.test_scheduler import Ledger
-from backends.llama_cpp.tiny_gguf import write_tiny_mamba
+from backends.llama_cpp.tiny_gguf import write_tiny_gemma, write_tiny_mamba
 
 RULES = SystemMessage("Answer in one word, and never say why. " * 10)
 
@@ -142,3 +143,51 @@ def test_a_recurrent_state_is_shared_by_samples_and_continued_only_whole(tmp_pat
         alone = [mamba.invoke(prompt).content for prompt in prompts]
         with ThreadPoolExecutor(len(prompts)) as threads:
             assert [message.content for message in threads.map(mamba.invoke, prompts, timeout=60)] == alone
+
+
+LONG, OTHER = "tell me something " * 20, "and now for something else, " * 15
+SHARES = LONG[:180] + "that is new"
+Asked = list[str | list[BaseMessage]]
+SEQUENCES: dict[str, Asked] = {
+    "a prefix of a copy": [LONG, OTHER, SHARES],
+    "a prefix in the cache": [LONG, SHARES],
+    "the same from a copy": [LONG, OTHER, LONG],
+    "the same in the cache": [LONG, LONG],
+    "a copy restored and cut": [LONG, OTHER, LONG + "and more", OTHER, SHARES, LONG],
+    "a conversation": [LONG, [HumanMessage(LONG), AIMessage("yes"), HumanMessage("and?")], OTHER, LONG],
+    "shorter than the window": ["tell me a lot", "no", "tell me a little", "tell me a lot"],
+}
+
+
+def likeliest(message: AIMessage) -> list[tuple[Any, float]]:
+    return [(entry["bytes"], entry["logprob"]) for entry in message.response_metadata["logprobs"]["content"]]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("swa_full", [True, False])
+@pytest.mark.parametrize("asked", SEQUENCES.values(), ids=SEQUENCES)
+def test_what_a_sliding_window_lost_is_computed_again(tmp_path: Path, asked: Asked, swa_full: bool) -> None:
+    path = write_tiny_gemma(tmp_path / "gemma.gguf", window=64)
+    options = {"model_path": path, "seed": 1, "max_tokens": 80, "logprobs": True, "swa_full": swa_full}
+    precise = {"n_ctx": 2048, "type_k": "f32", "type_v": "f32"}
+    with ChatLlamaCpp(**options, **precise) as model, ChatLlamaCpp(**options, **precise, cached_prompts=0) as fresh:
+        for prompt in asked:
+            got, wanted = (likeliest(each.invoke(prompt)) for each in (model, fresh))
+            assert [token for token, _ in got] == [token for token, _ in wanted]
+            assert [logprob for _, logprob in got] == pytest.approx([logprob for _, logprob in wanted], abs=1e-3)
+        assert cache_read(model.invoke(asked[0])) == cache_read(model.invoke(asked[0])) > 0  # the same at once
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("swa_full", [True, False])
+@pytest.mark.parametrize("n_cells", [1024, 4096])
+def test_samples_beside_each_other_keep_their_windows(tmp_path: Path, n_cells: int, swa_full: bool) -> None:
+    options = {"model_path": write_tiny_gemma(tmp_path / "gemma.gguf", window=64), "seed": 1, "max_tokens": 30}
+    options |= {"n_ctx": 1024, "n_cells": n_cells, "swa_full": swa_full, "type_k": "f32", "type_v": "f32"}
+    prompts = [LONG, SHARES, OTHER, LONG + "?", LONG]
+    with ChatLlamaCpp(**options) as model, ChatLlamaCpp(**options, cached_prompts=0) as fresh:
+        wanted = [{index: fresh.invoke(prompt, seed=1 + index).text for index in range(4)} for prompt in prompts]
+        with ThreadPoolExecutor(len(prompts)) as threads:
+            samples = threads.map(lambda prompt: texts(list(model.sample(prompt, n=4))), prompts, timeout=120)
+            same = [got[index] == want[index] for got, want in zip(samples, wanted, strict=True) for index in range(4)]
+    assert sum(same) >= 17  # rounding decides some draws of a random model, without windows too

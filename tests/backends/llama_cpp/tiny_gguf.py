@@ -35,6 +35,7 @@ def write_tiny_model(
     words: Sequence[str] = (),
     word_kind: gguf.TokenType = gguf.TokenType.USER_DEFINED,
     hidden: int = 64,
+    sentencepiece: bool = False,
 ) -> Path:
     """A model of two layers over a vocabulary of the 256 bytes, two ChatML marks and one merge.
 
@@ -52,6 +53,7 @@ def write_tiny_model(
         words: texts that are one token each; their ids begin at 259.
         word_kind: what kind of token they are.
         hidden: width of the feed-forward layers; 10,000 make 8 MB of weights.
+        sentencepiece: True writes Llama 2's kind of vocabulary, whose tokenizer puts a space before each text.
     """
     vocabulary, width, heads, layers = 259 + len(words), 32, 4, 2
     rng = np.random.default_rng(seed)
@@ -59,13 +61,16 @@ def write_tiny_model(
     writer.add_head_count(heads)
     writer.add_head_count_kv(heads)
     writer.add_vocab_size(vocabulary)
-    writer.add_tokenizer_model(tokenizer)
-    if tokenizer != "no_vocab":
+    writer.add_tokenizer_model("llama" if sentencepiece else tokenizer)
+    if sentencepiece:
+        add_pieces(writer, words)
+    elif tokenizer != "no_vocab":
         add_tokens(writer, words, word_kind)
     if chat_template is not None:
         writer.add_chat_template(chat_template)
     for key, value in (metadata or {}).items():
-        add = {float: writer.add_float32, int: writer.add_uint32, str: writer.add_string}[type(value)]
+        writers = {float: writer.add_float32, int: writer.add_uint32, str: writer.add_string, bool: writer.add_bool}
+        add = writers[type(value)]
         add(key, value)
 
     def weights(*shape: int) -> np.ndarray:
@@ -125,6 +130,19 @@ def add_tokens(
     writer.add_add_bos_token(False)
 
 
+def add_pieces(writer: gguf.GGUFWriter, words: Sequence[str]) -> None:
+    """The same tokens for SentencePiece, and words that are pieces."""
+    kinds = [gguf.TokenType.BYTE] * 256 + [gguf.TokenType.CONTROL] * 2 + [gguf.TokenType.NORMAL] * (1 + len(words))
+    writer.add_token_list([*(f"<0x{byte:02X}>" for byte in range(256)), END, START, "th", *words])
+    writer.add_token_scores([0.0] * len(kinds))
+    writer.add_token_types(kinds)
+    writer.add_eos_token_id(256)
+    writer.add_bos_token_id(257)
+    writer.add_unk_token_id(256)
+    writer.add_add_bos_token(False)
+    writer.add_add_space_prefix(True)
+
+
 def finished(writer: gguf.GGUFWriter, path: Path) -> Path:
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -165,6 +183,44 @@ def write_tiny_mamba(path: Path, *, seed: int = 0) -> Path:
         writer.add_tensor(f"{block}ssm_a", -np.abs(weights(inner, state)) - 0.1)
         writer.add_tensor(f"{block}ssm_d", weights(inner))
         writer.add_tensor(f"{block}ssm_out.weight", weights(width, inner))
+    writer.add_tensor("output_norm.weight", ones)
+    output = weights(vocabulary, width)
+    output[256] = 0
+    writer.add_tensor("output.weight", output)
+    return finished(writer, path)
+
+
+def write_tiny_gemma(path: Path, *, window: int, seed: int = 0) -> Path:
+    """A Gemma 3: five of its six layers attend to so many tokens only. It never draws the end token."""
+    vocabulary, width, heads, layers, hidden = 259, 32, 4, 6, 64
+    rng = np.random.default_rng(seed)
+    writer = begun(path, "gemma3", context=4096, width=width, layers=layers, hidden=hidden)
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(heads)
+    writer.add_key_length(width // heads)
+    writer.add_value_length(width // heads)
+    writer.add_sliding_window(window)
+    writer.add_vocab_size(vocabulary)
+    writer.add_tokenizer_model("gpt2")
+    add_tokens(writer)
+    writer.add_chat_template(CHATML)
+
+    def weights(*shape: int) -> np.ndarray:
+        return (rng.standard_normal(shape) * 0.4).astype(np.float32)
+
+    ones = np.ones(width, dtype=np.float32)
+    writer.add_tensor("token_embd.weight", weights(vocabulary, width))
+    for layer in range(layers):
+        block = f"blk.{layer}."
+        for name in ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"):
+            writer.add_tensor(f"{block}{name}.weight", ones)
+        for name in ("attn_q_norm", "attn_k_norm"):
+            writer.add_tensor(f"{block}{name}.weight", np.full(width // heads, 2, dtype=np.float32))
+        for name in ("attn_q", "attn_k", "attn_v", "attn_output"):
+            writer.add_tensor(f"{block}{name}.weight", weights(width, width))
+        writer.add_tensor(f"{block}ffn_gate.weight", weights(hidden, width))
+        writer.add_tensor(f"{block}ffn_up.weight", weights(hidden, width))
+        writer.add_tensor(f"{block}ffn_down.weight", weights(width, hidden))
     writer.add_tensor("output_norm.weight", ones)
     output = weights(vocabulary, width)
     output[256] = 0
