@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import IO, Any, Final
 from uuid import uuid4
 
+from pydantic_core import from_json
+
 try:
     import fcntl
 except ImportError:  # Windows, which removes no file that is open
@@ -44,6 +46,17 @@ def parse_json(
     if text.count("[") + text.count("{") > _DEEPEST and _depth(value) > _DEEPEST:
         raise ValueError(_TOO_DEEP)
     return value
+
+
+def is_cut_off(line: bytes) -> bool:
+    """Return whether a line is the beginning of a JSON object, as a killed program leaves it, and not a faulty one."""
+    if not line.startswith(b"{"):
+        return False
+    try:
+        from_json(line)
+    except ValueError as error:
+        return str(error).startswith("EOF while parsing")
+    return False
 
 
 def parse_toml(text: str) -> Any:
