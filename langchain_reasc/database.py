@@ -1,5 +1,6 @@
 """SQLite files of our own: recognised before they are read, written in transactions, their errors told in words."""
 
+import os
 import sqlite3
 import weakref
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from typing import Any, ClassVar, Final, Self
 from urllib.parse import quote
 
 from langchain_reasc.exceptions import ReASCError
-from langchain_reasc.files import open_file
+from langchain_reasc.files import check_name, open_file
 
 _MAGIC: Final = b"SQLite format 3\0"
 _ADVICE: Final = {
@@ -98,7 +99,7 @@ class Database:
     @classmethod
     def _connect(cls, path: Path, mode: str) -> Self:
         cls._require_sqlite(path)
-        where = f"file:{quote(str(path.absolute()))}?mode={mode}"
+        where = f"file:{quote(os.fsencode(path.absolute()))}?mode={mode}"
         try:
             opened = sqlite3.connect(where, uri=True, timeout=cls.WAIT, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
@@ -107,8 +108,9 @@ class Database:
 
     @classmethod
     def _require_sqlite(cls, path: Path) -> None:
-        """Refuse a file that is there and is neither empty nor an SQLite database."""
+        """Refuse a file that is there and is neither empty nor an SQLite database, and a name of no file."""
         try:
+            check_name(path)
             if not path.exists():
                 return
             with open_file(path) as file:  # no device, and no pipe, whose size would be 0
@@ -117,7 +119,7 @@ class Database:
         except IsADirectoryError:
             raise cls.ERROR(f"{path} is a folder; name a {cls.NAME} in it") from None
         except OSError as error:
-            raise cls.ERROR(f"cannot read the {cls.NAME} {path}: {error.strerror or error}") from error
+            raise cls.ERROR(f"cannot open the {cls.NAME} {str(path)!r}: {error.strerror or error}") from error
         instead = cls.INSTEAD.format(path=path, sqlite=path.with_suffix(".sqlite"))
         raise cls.ERROR(f"{path} is not a {cls.NAME}, which is an SQLite file; {instead}")
 

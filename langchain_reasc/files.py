@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import IO, Any, Final
 from uuid import uuid4
 
+from pydantic_core import from_json
+
 try:
     import fcntl
 except ImportError:  # Windows, which removes no file that is open
@@ -46,6 +48,17 @@ def parse_json(
     return value
 
 
+def is_cut_off(line: bytes) -> bool:
+    """Return whether a line is the beginning of a JSON object, as a killed program leaves it, and not a faulty one."""
+    if not line.startswith(b"{"):
+        return False
+    try:
+        from_json(line)
+    except ValueError as error:
+        return str(error).startswith("EOF while parsing")
+    return False
+
+
 def parse_toml(text: str) -> Any:
     """Parse a TOML text; errors as for :func:`parse_json`."""
     return _parsed(tomllib.loads, text)
@@ -73,12 +86,27 @@ def _depth(value: Any) -> int:
     return depth
 
 
+def check_name(path: Path) -> None:
+    """Check that a file can have this name, whether or not there is one.
+
+    Raises:
+        OSError: the name has a NUL, half a character (a lone surrogate), or too many letters.
+    """
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        pass
+    except ValueError as error:
+        raise OSError(f"no file can have this name ({error})") from None
+
+
 def open_file(path: Path) -> IO[bytes]:
     """Open a file to read its bytes.
 
     Raises:
         OSError: the file cannot be opened, or is a device or a named pipe, which may never end or never begin.
     """
+    check_name(path)
     mode = path.stat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or str(path.absolute()).startswith(_OPEN_ALREADY)):
         kind = "pipe" if stat.S_ISFIFO(mode) else "device"
@@ -110,6 +138,7 @@ def write_atomically(target: Path, text: str) -> None:
     Raises:
         OSError: the file cannot be written. The old file is unchanged.
     """
+    check_name(target)
     if _is_device(target):
         with target.open("w", encoding="utf-8") as device:
             device.write(text)

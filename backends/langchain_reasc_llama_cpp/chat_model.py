@@ -30,7 +30,15 @@ from langchain_reasc_llama_cpp.messages import ChunkMaker, MessageMaker
 from langchain_reasc_llama_cpp.options import TRACED, CallOptions, checked_stop
 from langchain_reasc_llama_cpp.prompts.conversation import newest_turns, template_messages
 from langchain_reasc_llama_cpp.tools.response_shape import ResponseShape, ToolChoice, openai_tools, schema_of
-from langchain_reasc_llama_cpp.tools.structured_output import Method, check_method, json_parser, tool_parser, with_raw
+from langchain_reasc_llama_cpp.tools.structured_output import (
+    Method,
+    check_method,
+    json_parser,
+    tool_parser,
+    unheld_by_grammar,
+    warn_of_unheld,
+    with_raw,
+)
 
 
 class _Call(NamedTuple):
@@ -137,7 +145,8 @@ class ChatLlamaCpp(LoadedModel):
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Return a model that may call tools.
 
-        A grammar makes each call follow its tool's schema. Calls are in ``tool_calls`` with the finish_reason
+        A grammar makes each call follow its tool's schema, except for a few keywords: a warning names those of a tool
+        that no class validates. Calls are in ``tool_calls`` with the finish_reason
         "tool_calls", or in ``invalid_tool_calls`` with the finish_reason "length" if ``max_tokens`` cut them off.
 
         Args:
@@ -153,6 +162,17 @@ class ChatLlamaCpp(LoadedModel):
                 unknown tool.
         """
         definitions = openai_tools(tools, strict=strict)
+        bound = self._bind_definitions(definitions, tool_choice, parallel_tool_calls, **kwargs)
+        warn_of_unheld(tools, definitions)
+        return bound
+
+    def _bind_definitions(
+        self,
+        definitions: list[dict[str, Any]],
+        tool_choice: str | bool | dict[str, Any] | None = None,
+        parallel_tool_calls: bool | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, AIMessage]:
         unique = {definition["function"]["name"]: definition for definition in definitions}
         self._shape(list(unique.values()), tool_choice, parallel_tool_calls)  # errors come here, not at the first call
         given = {"tool_choice": tool_choice, "parallel_tool_calls": parallel_tool_calls}
@@ -184,8 +204,9 @@ class ChatLlamaCpp(LoadedModel):
         Raises:
             ConfigurationError: the schema is not a schema, or cannot become a grammar.
 
-        If the schema is a class, pydantic validates the object. A response that ``max_tokens`` cut off raises
-        ``OutputParserException``.
+        If the schema is a class, pydantic validates the object. If it is another schema with keywords that no grammar
+        can hold, jsonschema does, if it is installed; a warning says if it is not. An object that is refused, or that
+        ``max_tokens`` cut off, raises ``OutputParserException``.
         """
         check_method(method, schema, strict)
         traced: dict[str, Any] = {}
@@ -193,9 +214,10 @@ class ChatLlamaCpp(LoadedModel):
             # langchain-core cannot show a union of types
             traced[TRACED] = {"kwargs": {"method": method, "strict": strict}, "schema": schema}
         if method == "function_calling":
-            name = openai_tools([schema])[0]["function"]["name"]
-            model = self.bind_tools([schema], tool_choice=name, strict=strict, **traced, **kwargs)
-            parser = tool_parser(schema, name)
+            definitions = openai_tools([schema], strict=strict)
+            function = definitions[0]["function"]
+            model = self._bind_definitions(definitions, function["name"], **traced, **kwargs)
+            parser = tool_parser(schema, function["name"], unheld_by_grammar(schema, function.get("parameters")))
         else:
             response_format: dict[str, Any] = {"type": "json_object"}
             if method == "json_schema":
@@ -204,8 +226,10 @@ class ChatLlamaCpp(LoadedModel):
             options = {"response_format": response_format, **traced, **kwargs}
             if tools:
                 options["tools"] = openai_tools(tools, strict=strict)
+                warn_of_unheld(tools, options["tools"])
             self._shape(options.get("tools"), response_format=response_format)
-            model, parser = self.bind(**options), json_parser(schema)
+            checked = unheld_by_grammar(schema, json_schema["schema"]) if method == "json_schema" else None
+            model, parser = self.bind(**options), json_parser(schema, checked)
         return with_raw(model, parser) if include_raw else model | parser
 
     def get_num_tokens_from_messages(self, messages: list[BaseMessage], tools: Sequence[Any] | None = None) -> int:

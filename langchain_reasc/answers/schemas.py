@@ -14,12 +14,13 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from datetime import time as time_of_day
+from fractions import Fraction
 from functools import cache, lru_cache
 from inspect import isfunction
 from ipaddress import IPv6Address
 from itertools import chain, product, repeat
 from types import NoneType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 import regex
@@ -250,6 +251,7 @@ def arguments_in(schema: Schema) -> list[str] | None:
 _SECONDS: Final = 0.1
 """Seconds of processor time for one value. Strangers write schemas and patterns, and some would take forever."""
 _LONGEST_PATTERN: Final = 2000
+_LONGEST_FAULT: Final = 300
 _WANTED: Final[Mapping[str, tuple[type, ...]]] = {
     **dict.fromkeys(("required", "enum", "anyOf", "oneOf"), (list,)),
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), (int, float)),
@@ -270,6 +272,26 @@ def refuses(schema: Mapping[str, Any], value: Any) -> bool:
     default that its schema does not allow.
     """
     return _checker(_written(schema)).refuses(value)
+
+
+class SchemaCheck(NamedTuple):
+    """The result of checking a value by a schema.
+
+    Attributes:
+        fault: where and why the schema refuses the value, or None.
+        unchecked: why the value could not be checked, or None.
+    """
+
+    fault: str | None
+    unchecked: str | None
+
+
+def check_value(schema: Mapping[str, Any], value: Any) -> SchemaCheck:
+    """Check a value as it is written, in bounded time.
+
+    Unlike :func:`refuses`, this neither converts a string to a number nor allows repeated items.
+    """
+    return _checker(_written(schema), exact=True).check(value)
 
 
 class _TooSlowError(Exception):
@@ -318,6 +340,17 @@ class _Checker:
 
         return self.within_time(is_refused, otherwise=False)
 
+    def check(self, value: Any) -> SchemaCheck:
+        def checked() -> SchemaCheck:
+            error = None if self.validator is None else next(self.validator.iter_errors(value), None)
+            if error is None:
+                return SchemaCheck(None, self.why_not)
+            rule = "/".join(map(str, error.absolute_schema_path))
+            return SchemaCheck(f"{error.json_path}: {error.message:.{_LONGEST_FAULT}} (by {rule})", None)
+
+        result = self.within_time(checked, otherwise=None)
+        return result or SchemaCheck(None, self.why_not or "jsonschema cannot use it")
+
     def read_value(self, value: Any, *, defaults: bool, formats: bool) -> Any:
         return self.within_time(
             lambda: _ValueReader(self, defaults, formats).read_value(value, self.schema), otherwise=value
@@ -353,7 +386,7 @@ def _written(schema: Mapping[str, Any]) -> str:
 
 
 @lru_cache(maxsize=256)
-def _checker(schema: str) -> _Checker:
+def _checker(schema: str, *, exact: bool = False) -> _Checker:
     held = json.loads(schema)
     if '"unevaluatedProperties"' in schema and '"patternProperties"' in schema:
         return _Checker(held, why_not="unevaluatedProperties beside patternProperties may take for ever")
@@ -361,7 +394,7 @@ def _checker(schema: str) -> _Checker:
     from jsonschema.validators import validator_for
     from referencing import Registry
 
-    kind = _bounded(validator_for(held, default=Draft202012Validator))
+    kind = _bounded(validator_for(held, default=Draft202012Validator), exact)
     held = json.loads(schema, object_hook=_without_dialect)
     return _Checker(held, kind(held, registry=Registry()))  # which fetches nothing from anywhere
 
@@ -372,8 +405,8 @@ def _without_dialect(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def _bounded(kind: Any) -> Any:
-    """Return a validator class of jsonschema that stops at the deadline."""
+def _bounded(kind: Any, exact: bool) -> Any:
+    """Return a validator class of jsonschema that stops at the deadline, and allows repeated items unless exact."""
     from jsonschema import ValidationError as Refusal
     from jsonschema.validators import extend
 
@@ -392,12 +425,28 @@ def _bounded(kind: Any) -> Any:
             instance = {key: one for key, one in instance.items() if not any(_matches(each, key) for each in patterns)}
         return kind.VALIDATORS["additionalProperties"](validator, given, instance, schema)
 
+    def multiple_of(validator: Any, given: Any, instance: Any, schema: Any) -> Iterator[Refusal]:
+        # jsonschema divides floats, and so finds that 4.35 is not a multiple of 0.01
+        if validator.is_type(instance, "number") and Fraction(str(instance)) % Fraction(str(given)):
+            yield Refusal(f"{instance!r} is not a multiple of {given!r}")
+
+    def unique_items(validator: Any, given: Any, instance: Any, schema: Any) -> Iterator[Refusal]:
+        seen: set[str] = set()
+        for item in instance if exact and given is True and isinstance(instance, list) else ():
+            _deadline.check()
+            if (spelled := canonical(item)) in seen:
+                yield Refusal(f"{item!r} is repeated")
+            seen.add(spelled)
+
     def is_boolean(_: Any, value: Any) -> bool:
         _deadline.check()
         return isinstance(value, bool)
 
-    own = {"pattern": pattern, "patternProperties": pattern_properties, "additionalProperties": additional_properties}
-    checks = {**kind.VALIDATORS, **own, "uniqueItems": lambda *_: ()}
+    own = {
+        **{"pattern": pattern, "patternProperties": pattern_properties, "additionalProperties": additional_properties},
+        **{"multipleOf": multiple_of, "uniqueItems": unique_items},
+    }
+    checks = {**kind.VALIDATORS, **own}
     types = kind.TYPE_CHECKER.redefine("boolean", is_boolean)  # it is asked of each unevaluated part
     return extend(kind, {word: _in_time(word, check) for word, check in checks.items()}, type_checker=types)
 

@@ -23,7 +23,8 @@ def save_calibration(calibration: Calibration, path: str | os.PathLike[str]) -> 
     try:
         write_atomically(target, calibration.model_dump_json(indent=2) + "\n")
     except OSError as error:
-        raise CalibrationFileError(f"cannot write the calibration to {target}: {error.strerror or error}") from error
+        why = error.strerror or error
+        raise CalibrationFileError(f"cannot write the calibration to {_printable(target)}: {why}") from error
     return target
 
 
@@ -33,7 +34,7 @@ def load_calibration(path: str | os.PathLike[str]) -> Calibration:
     Raises:
         CalibrationFileError: missing, empty or truncated file, unknown schema version, missing or invalid field.
     """
-    what = f"the calibration at {path}"
+    what = f"the calibration at {_printable(path)}"
     try:
         text = read_text(Path(path))
     except FileNotFoundError:
@@ -48,6 +49,11 @@ def load_calibration(path: str | os.PathLike[str]) -> Calibration:
         return Calibration.model_validate_json(text)
     except ValidationError as error:
         raise CalibrationFileError(f"{what} {_why_invalid(error)}; calibrate again") from None
+
+
+def _printable(path: str | os.PathLike[str]) -> str:
+    """Return a path for an error; a terminal cannot print half a character."""
+    return str(path) if str(path).isprintable() else ascii(str(path))
 
 
 def _why_invalid(error: ValidationError) -> str:

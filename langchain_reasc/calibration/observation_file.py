@@ -37,7 +37,7 @@ from langchain_reasc.calibration.observations import Observation, Observations, 
 from langchain_reasc.complaints import findings
 from langchain_reasc.database import Database
 from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
-from langchain_reasc.files import parse_json
+from langchain_reasc.files import check_name, parse_json
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.fingerprint import Fingerprint, check_fingerprint
 
@@ -366,6 +366,13 @@ class ObservationFile:
         Raises:
             CalibrationFileError: the file cannot be opened, read or written, or its folder does not exist.
         """
+        try:
+            check_name(self.path)
+        except OSError as error:
+            why = error.strerror or error
+            raise CalibrationFileError(
+                f"online_state cannot be {str(self.path)!r}: {why}; name another file"
+            ) from error
         if not self.path.absolute().parent.is_dir():
             raise CalibrationFileError(f"there is no folder {self.path.parent}")
         with _NOT_WHILE_FORKING:

@@ -3,9 +3,12 @@
 The models read like the JSON file.
 """
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+
+from langchain_reasc.method.confidence import SCORES, SPAN_SCORES
+from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 
 __all__ = [
     "AUROC",
@@ -140,9 +143,9 @@ class RejectedMeasure(Record):
         behind: the chosen measure's AUROC minus this one's.
     """
 
-    signal: str
-    score: str
-    window: int
+    signal: Literal[(*SIGNALS, VERBALIZED)]  # type: ignore[valid-type]
+    score: Literal[(*SCORES, *SPAN_SCORES)]  # type: ignore[valid-type]
+    window: int = Field(ge=1)
     auroc: Probability
     behind: FiniteFloat
 

@@ -28,6 +28,12 @@ class PriorPart(Record):
     concentration: FiniteFloat
     weight: Probability
 
+    @model_validator(mode="after")
+    def _is_a_process(self) -> Self:
+        if self.concentration <= -self.discount:
+            raise ValueError(f"concentration must be above -discount ({-self.discount:g})")
+        return self
+
 
 class KnownOdds(Record):
     """The probability that a response with this score is right, or agrees with the majority."""
@@ -84,6 +90,14 @@ class RuleBlock(Record):
         """Drop what earlier versions stored of a second stop."""
         if isinstance(parameters, dict):
             return {name: value for name, value in parameters.items() if name != "worth"}
+        return parameters
+
+    @field_validator("parameters")
+    @classmethod
+    def _average_has_odds(cls, parameters: dict[Parameter, float]) -> dict[Parameter, float]:
+        average = parameters.get("average")
+        if average is not None and not 0 < average < 1:
+            raise ValueError(f"average must be above 0 and below 1, got {average:g}")
         return parameters
 
     @model_validator(mode="after")

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import IO, Any, Final, cast
 
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
-from langchain_reasc.files import open_file, parse_json
+from langchain_reasc.files import is_cut_off, open_file, parse_json
 
 Row = Mapping[str, Any]
 QUESTION_FIELDS: Final = ("question", "input", "problem", "prompt", "query")
@@ -116,23 +116,27 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         with open_file(path) as opened, cast("IO[bytes]", gzip.open(opened)) if packed else opened as file:
             # A small compressed file may hold a thousand times what it takes on disk.
             left = most = min(_MOST, max(_MOST // 4, _RATIO * path.stat().st_size)) if packed else _MOST
-            while line := file.readline(left + 1):
-                at += 1
-                if (left := left - len(line)) < 0:
+            while several := file.readline(left + 1):
+                if (left := left - len(several)) < 0:
                     raise OSError(f"it holds more than {most >> 20} MiB of text; name a smaller file")
-                try:
-                    yield at, (line.removeprefix(_BOM) if at == 1 else line).decode("utf-8")
-                except UnicodeDecodeError as error:
-                    byte = line[error.start : error.start + 1]
-                    seems = "UTF-16" if line.startswith(_UTF_16) else "another encoding, such as Latin-1"
-                    raise ConfigurationError(
-                        f"{path}, line {at} is not UTF-8 (byte {byte!r} at {error.start}): the file seems to be in "
-                        f"{seems}; save it as UTF-8"
-                    ) from None
+                for line in several.splitlines(keepends=True):  # a CR ends a line, too
+                    at += 1
+                    yield at, _decoded(line.removeprefix(_BOM) if at == 1 else line, f"{path}, line {at}")
     except (OSError, EOFError, zlib.error) as error:
         if plain := _unreadable(path, error):
             raise plain from None
         raise ConfigurationError(f"cannot read questions from {path} after line {at}: {error}") from error
+
+
+def _decoded(line: bytes, where: str) -> str:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        byte = line[error.start : error.start + 1]
+        seems = "UTF-16" if line.startswith(_UTF_16) else "another encoding, such as Latin-1"
+        raise ConfigurationError(
+            f"{where} is not UTF-8 (byte {byte!r} at {error.start}): the file seems to be in {seems}; save it as UTF-8"
+        ) from None
 
 
 def _unreadable(path: Path, error: Exception) -> ConfigurationError | None:
@@ -157,7 +161,7 @@ def _json_lines(path: Path) -> Iterator[tuple[str, Row]]:
         try:
             row = parse_json(line)
         except ValueError as error:
-            torn = "" if line.endswith("\n") else "; this last line has no end, so the file may have been cut off"
+            torn = "; this last line has no end: the file was cut off" if is_cut_off(line.encode()) else ""
             raise ConfigurationError(
                 f"{where} is not valid JSON ({getattr(error, 'msg', error)}){torn}; questions come as JSON Lines, or "
                 "as .json, .csv, .tsv or .parquet"
@@ -187,6 +191,9 @@ def _document_rows(path: Path) -> Iterator[tuple[str, Row]]:
 
 
 def _table_rows(path: Path, delimiters: str, named: Collection[str]) -> Iterator[tuple[str, Row]]:
+    # The limit of a cell (131,072 characters) is one for the process, so it is only ever raised: no thread that reads a
+    # table meanwhile loses anything. The text as a whole is limited above.
+    csv.field_size_limit(max(csv.field_size_limit(), _MOST))
     lines = (line for _, line in _lines(path))
     begin = next(lines, "")
     # Spreadsheets write semicolons where the comma is the decimal mark. The first delimiter wins a tie.

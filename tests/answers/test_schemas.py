@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from servers.hostile_schemas import HOSTILE, arguments
 
 from answers.messages import REFUSED_CALLS, UNKNOWN_TOOL, answer, call, text, vote, voted
-from langchain_reasc.answers import ToolVotes, schemas_of
+from langchain_reasc.answers import ToolVotes, check_value, schemas_of
 
 
 class search(BaseModel):
@@ -156,6 +156,45 @@ def test_schemas_that_would_take_for_ever_refuse_nothing_and_hold_nobody(case: s
         assert vote(call("f", **made), schemas={"f": schema}).answer is not None
     voted(text(**arguments(value)), schema=schema)
     assert time.thread_time() - began < 1.5
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_check_that_would_take_for_ever_ends_and_says_so(case: str) -> None:
+    schema, value = HOSTILE[case]
+    began = time.thread_time()
+    fault, unchecked = check_value(schema, {"x": value} if "x" in schema.get("properties", {}) else arguments(value))
+    assert (fault or unchecked) or case in ("many objects that are to differ", "many values, each of many")
+    assert time.thread_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    ("schema", "right", "wrong"),
+    [
+        ({"uniqueItems": True}, [1, "1", True, [1]], [1, 2, 1.0]),
+        ({"multipleOf": 0.01}, 4.35, 4.355),
+        ({"multipleOf": 7}, 7 * 10**30, 7 * 10**30 + 1),
+        ({"type": "integer"}, 1, "1"),
+        ({"not": {"const": 1}}, 2, 1),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"maximum": 3}}}, 3, 4),
+    ],
+)
+def test_a_check_takes_a_value_as_it_is_written(schema: dict[str, Any], right: Any, wrong: Any) -> None:
+    around = {"properties": {"x": schema if "$ref" not in schema else {"$ref": schema["$ref"]}}}
+    around |= {"$defs": schema["$defs"]} if "$defs" in schema else {}
+    assert check_value(around, {"x": right}) == (None, None)
+    fault, unchecked = check_value(around, {"x": wrong})
+    assert fault is not None and fault.startswith("$.x: ") and unchecked is None
+
+
+def test_a_check_by_a_broken_schema_says_that_nothing_was_checked() -> None:
+    fault, unchecked = check_value({"properties": {"x": {"$ref": "#/$defs/nowhere"}}}, {"x": 1})
+    assert fault is None and unchecked is not None
+
+
+def test_a_multiple_of_a_fraction_casts_a_vote() -> None:
+    schema = {"type": "object", "properties": {"x": {"multipleOf": 0.01}}}
+    assert vote(call("f", x=4.35), schemas={"f": schema}).answer is not None
+    assert vote(call("f", x=4.355), schemas={"f": schema}).why_none == REFUSED_CALLS
 
 
 def test_patterns_and_properties_are_checked_all_the_same() -> None:

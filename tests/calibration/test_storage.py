@@ -5,6 +5,8 @@ import json
 import os
 import signal
 import stat
+from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
 from langchain_reasc.calibration import Calibration, Gate, RuleBlock, load_calibration, save_calibration
+from langchain_reasc.calibration.summary import describe_calibration
 from langchain_reasc.exceptions import CalibrationFileError
 from langchain_reasc.method.agreement import Prior
 from langchain_reasc.method.confidence import Measure
@@ -237,6 +240,90 @@ def test_a_spoiled_record(saved: Path, where: str, value: object, problem: str) 
     else:
         part[path[-1]] = value
     refused(saved, json.dumps(record).encode(), problem)
+
+
+@pytest.fixture
+def full(offline: Calibration, online: Calibration) -> dict[str, Any]:
+    """A record in which each part of a calibration is given, except for an escalation."""
+    prior = [{"discount": 0.3, "concentration": 1.0, "weight": 1.0}]
+    parameters = {"threshold": 0.9, "vote_threshold": 0.9, "alternatives": 2, "average": 0.6}
+    odds = [{"score": 1.0, "p": 0.3}, {"score": 2.0, "p": 0.7}]
+    curve = {"prior": prior, "points": [[0.3, 0.4], [0.8, 0.9]], "n": 20, "right": 0.5}
+    expected = {"samples": 3.0, "uncalibrated": 4.0, "budget": 16, "unanswered": 0.0, "all_equal": False}
+    record = {
+        **json.loads(offline.model_dump_json()),
+        "mixture": json.loads(online.model_dump_json())["mixture"],
+        "rule": {"name": "agreement", "parameters": parameters, "prior": prior, "odds": odds},
+        **{"p_correct": curve, "p_agree": curve, "expected": expected},
+    }
+    copied: dict[str, Any] = json.loads(json.dumps(record))  # no part twice
+    return copied
+
+
+def places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Where a record holds something: the keys and numbers that lead there."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in inside:
+        yield (*path, key)
+        yield from places(inner, (*path, key))
+
+
+def use(calibration: Calibration) -> None:
+    """What a run and ``reasc inspect`` do with a calibration."""
+    calibration.rule()
+    calibration.as_in_paper().rule(budget=4)
+    for curve in (calibration.p_correct, calibration.p_agree):
+        assert curve is None or 0 <= curve.probability(0.5) <= 1
+    assert describe_calibration(calibration).lines("reasc ask") and str(calibration)
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of numbers near the largest
+@pytest.mark.parametrize("wrong", [None, True, "x", "1", 0, 1, -1, 1e308, 10**400, [], {"a": 1}], ids="{0!r:.9}".format)
+def test_a_wrong_value_in_any_field_is_an_error_that_names_it_or_does_no_harm(
+    full: dict[str, Any], wrong: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "calibration.json"
+    refused = 0
+    for place in places(full):
+        record = part = deepcopy(full)
+        for key in place[:-1]:
+            part = part[key]  # type: ignore[index]
+        part[place[-1]] = wrong  # type: ignore[index]
+        path.write_text(json.dumps(record))
+        try:
+            use(load_calibration(path))
+        except CalibrationFileError as error:
+            refused += 1
+            assert str(path) in str(error) and (str(place[0]) in str(error) or "null together" in str(error)), place
+    assert refused > 20
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "problem"),
+    [
+        (("rule", "parameters", "average"), 1, r"rule\.parameters: .*average.* 1"),
+        (("rule", "parameters", "average"), "often", r"rule\.parameters\.average: .*'often'"),
+        (("rule", "prior", 0, "concentration"), -1, r"rule\.prior\[0\].*concentration.*-1"),
+        (("rejected", 0, "signal"), "certainty", r"rejected\[0\]\.signal: .*'certainty'"),
+        (("rejected", 0, "window"), 0, r"rejected\[0\]\.window: .*got 0"),
+    ],
+)
+def test_a_wrong_value_inside_a_part(full: dict[str, Any], where: Any, value: Any, problem: str, saved: Path) -> None:
+    part: Any = full
+    for key in where[:-1]:
+        part = part[key]
+    part[where[-1]] = value
+    refused(saved, json.dumps(full).encode(), problem)
+
+
+@pytest.mark.parametrize("name", ["a\0b.json", "\ud800.json", "x" * 300])
+def test_a_name_that_no_file_can_have(name: str, offline: Calibration, tmp_path: Path) -> None:
+    for call in (lambda: load_calibration(tmp_path / name), lambda: save_calibration(offline, tmp_path / name)):
+        with pytest.raises(CalibrationFileError) as raised:
+            call()
+        assert ascii(name)[1:-1] in str(raised.value)
+    assert not os.listdir(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,46 @@ def test_a_mark_of_byte_order_and_windows_ends_of_lines(tmp_path: Path) -> None:
         assert [(one.input, one.reference) for one in read_questions(tmp_path / name)] == [("1 + 1?", "2")]
 
 
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+@pytest.mark.parametrize("name", ["q.jsonl", "q.csv", "q.tsv", "q.txt", "q.json", "q.jsonl.gz"])
+def test_lines_may_end_as_on_any_system(tmp_path: Path, name: str, end: str) -> None:
+    lines = {"q.csv": ["question,answer", "1?,2", "3?,4"], "q.txt": ["1?", "3?"]}
+    lines["q.tsv"] = [line.replace(",", "\t") for line in lines["q.csv"]]
+    text = end.join(lines.get(name, ['{"question": "1?", "answer": 2}', '{"question": "3?", "answer": 4}']))
+    for data in (text.encode(), (text + end).encode()):
+        (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        assert [question for question, _ in read_unlabelled(tmp_path / name)] == ["1?", "3?"]
+
+
+def test_a_line_within_a_cell_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "q.csv").write_bytes(b'question,answer\r\n"one\r\ntwo\rthree\n",2\r\n')
+    assert read_unlabelled(tmp_path / "q.csv") == [("one\r\ntwo\rthree\n", None)]
+    (tmp_path / "q.csv").write_bytes(b'question,answer\r"one\rtwo",2\ra?,b,c,d\r')
+    with pytest.raises(ConfigurationError, match=r"q\.csv, line 4 .*4 columns"):
+        read_questions(tmp_path / "q.csv")
+
+
+def test_a_cell_may_be_longer_than_the_limit_of_pythons_csv(tmp_path: Path) -> None:
+    """Whatever limit another part of the program has set."""
+    texts = ["x" * 200_000, "line\n" * 50_000]
+    with (tmp_path / "q.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("question", "answer"), *((text, "1") for text in texts)])
+    before = csv.field_size_limit(1000)
+    try:
+        assert [one.input for one in read_questions(tmp_path / "q.csv")] == texts
+        assert csv.field_size_limit() > 1000, "it is not lowered, which could end the reading of another thread"
+    finally:
+        csv.field_size_limit(before)
+
+
+@pytest.mark.parametrize(("faulty", "torn"), [('{"question": "2?", "ans', True), ('{"question": "2?", oops}', False)])
+def test_only_a_line_that_ends_within_its_object_is_called_cut_off(tmp_path: Path, faulty: str, torn: bool) -> None:
+    (tmp_path / "q.jsonl").write_text(GOOD + faulty)
+    with pytest.raises(ConfigurationError, match=r"q\.jsonl, line 2 is not valid JSON") as raised:
+        read_questions(tmp_path / "q.jsonl")
+    assert ("cut off" in str(raised.value)) is torn
+
+
 @pytest.mark.parametrize(("name", "delimiter"), [("q.csv", ","), ("q.tsv", ";"), ("q.csv", "\t")])
 def test_a_table_is_read_with_the_delimiter_of_its_header(tmp_path: Path, name: str, delimiter: str) -> None:
     path = tmp_path / name

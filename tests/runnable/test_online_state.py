@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -347,6 +348,27 @@ def test_a_folder_that_is_not_there_is_told_before_anything_is_paid_for(path: Pa
         online(path / "further" / "state.json")
     with pytest.raises(CalibrationFileError, match="is a folder"):
         online(path.parent)
+
+
+@pytest.mark.parametrize("name", ["a\0b.sqlite", "\ud800.sqlite", "x" * 300, "\0/state.sqlite"])
+def test_a_name_that_no_file_can_have_is_told_before_anything_is_paid_for(tmp_path: Path, name: str) -> None:
+    ways: list[Callable[[ReASCRunnable], Any]] = [
+        lambda reasc: reasc.invoke("q"),
+        lambda reasc: reasc.batch(["q"]),
+        lambda reasc: asyncio.run(reasc.ainvoke("q")),
+    ]
+    for ask_by in ways:
+        with pytest.raises(CalibrationFileError) as raised:
+            ask_by(online(tmp_path / name))
+        assert ascii(name)[1:-1] in str(raised.value)
+    assert not os.listdir(tmp_path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="names are bytes there")
+def test_a_name_of_other_bytes_than_utf_8_is_a_name(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"caf\xe9 %41?.sqlite")
+    saved(online(path))
+    assert path.exists() and ObservationStore.open(path).observations().seen == 1
 
 
 def test_what_was_learned_of_another_model_is_refused(path: Path) -> None:

@@ -207,13 +207,13 @@ class GrammarSampler:
         left = np.ones(self._model.vocabulary_size, dtype=np.bool_)
         for matcher in self._matchers if self._watch is None else ():
             left &= self._mask(matcher)
+        if not left.any():
+            also = ", and keeps its numbers short" if len(self._matchers) > 1 else ""
+            raise ModelError(f"no token of {self._model.path.name} continues a text that follows the grammar{also}")
         left[banned] = False
         ids = np.flatnonzero(left)
         if not ids.size:
-            raise ModelError(
-                "the grammar allows no token here: its text cannot be written with the tokens of "
-                f"{self._model.path.name} that logit_bias does not ban"
-            )
+            raise ModelError("the grammar allows no token here that neither logit_bias nor the GGUF file bans")
         return ids
 
     def _continues(self, matcher: Any, token: int) -> bool:

@@ -2,10 +2,11 @@
 
 import json
 import math
+import re
 from collections.abc import Iterator
-from decimal import Decimal
+from decimal import Context, Decimal
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 from urllib.parse import unquote
 
 from langchain_reasc.exceptions import ConfigurationError
@@ -26,8 +27,52 @@ _NAMES: Final = ("$id", "$schema")  # what "#" would point into
 _STRING: Final = r'"([^"\\]|\\.)*"'
 _NUMBER: Final = r"[0-9]{1,17}(\.[0-9]{1,17})?([eE][+\-]?[0-9]{1,2})?"
 _OTHERS: Final = rf'([^0-9"]|{_STRING})*'
-SHORT_NUMBERS: Final = f'{NO_FORCING}start: /(?s:({_OTHERS}{_NUMBER}[^0-9eE."])*{_OTHERS}({_NUMBER})?)/'
-"""A grammar of texts whose numbers (outside of strings) fit into a double. JSON's numbers may have any length."""
+_DIGITS: Final = 17  # on either side of a number's point
+_SMALLEST: Final = 1e-14  # above an exclusive bound of 0
+_EXACT: Final = 15  # digits of a number that every double holds, and that llguidance reads as they are
+_MOST_STATES: Final = 20_000  # of the automaton that recognises a multiple; llguidance makes some 100,000 in all
+_LARGEST: Final = 1e300
+_BOUNDS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+_UNHELD_KEYS: Final = re.compile(r"Unimplemented keys: (\[.*\])")
+
+
+def short_numbers(schemas: Any) -> str:
+    """Return a grammar of texts whose numbers (outside of strings) fit into a double: JSON's may have any length.
+
+    Args:
+        schemas: the JSON schemas of the grammar, in lists or dicts. Numbers have at most 17 digits on either side of
+            their point, or as many as numbers in the schemas need.
+    """
+    digits = list(_digits_in(schemas))
+    whole = max((before for before, _ in digits), default=0) + 1  # a number as long as a bound may be within it
+    fraction = max((after for _, after in digits), default=0)
+    if fraction >= _EXACT:
+        fraction += _DIGITS  # llguidance may read it as the next double
+    number = _NUMBER
+    if max(whole, fraction) > _DIGITS:
+        number = rf"({_NUMBER}|[0-9]{{1,{max(whole, _DIGITS)}}}(\.[0-9]{{1,{max(fraction, _DIGITS)}}})?)"
+    return f'{NO_FORCING}start: /(?s:({_OTHERS}{number}[^0-9eE."])*{_OTHERS}({number})?)/'
+
+
+def _digits_in(schemas: Any) -> Iterator[tuple[int, int]]:
+    """Yield how many digits are before and after the point of each number that schemas compare with."""
+    ahead = [schemas]
+    while ahead:
+        value = ahead.pop()
+        if isinstance(value, list):
+            ahead += value
+        elif isinstance(value, dict):
+            ahead += value.values()
+            compared = [*(value.get(key) for key in (*_BOUNDS, "multipleOf")), *_fixed_values(value)]
+            for number in filter(_is_number, compared):
+                before, _, after = f"{abs(Decimal(repr(float(number)))):f}".partition(".")
+                yield len(before), len(after)
+
+
+def _fixed_values(schema: dict[str, Any]) -> list[Any]:
+    """Return the values that ``const`` and ``enum`` list."""
+    listed = schema.get("enum")
+    return [schema.get("const"), *(listed if isinstance(listed, list) else ())]
 
 
 def json_rule(schema: dict[str, Any]) -> str:
@@ -106,9 +151,50 @@ def _completed(made: dict[str, Any], schema: dict[str, Any], *, closed: bool) ->
     """Add the type that a keyword implies, and that listed properties are all."""
     if "type" not in made and not made.keys() & _TYPED:
         made.update(("type", kind) for key, kind in _IMPLIED.items() if key in schema)
+    _bound_digits(made)
     if closed and isinstance(made.get("properties"), dict) and "$ref" not in made:
         made.setdefault("additionalProperties", False)
     return made
+
+
+def _bound_digits(made: dict[str, Any]) -> None:
+    """Change bounds so that every beginning of a number with few digits can end with few digits.
+
+    0.000 begins numbers above 0, but is not above 0, however many zeros follow. So the next number above an exclusive
+    bound becomes the bound, and -0.000 must go on to the smallest number. Multiples are bounded, because llguidance
+    looks ahead only within bounds.
+    """
+    bounds = [made[key] for key in _BOUNDS if key in made]
+    if not all(map(_is_number, bounds)) or not isinstance(made.get("allOf", []), list):
+        return  # llguidance says what is wrong, or knows what exclusiveMinimum: true means
+    if _is_number(made.get("multipleOf")):
+        far = max([_farthest(made["multipleOf"]), *(min(10 * abs(bound), _LARGEST) for bound in bounds)])
+        made.setdefault("minimum", -far)
+        made.setdefault("maximum", far)
+    if made.get("type") == "integer":
+        return
+    smallest = min([_SMALLEST, *(abs(bound) / 1000 for bound in bounds if bound)])
+    above, below = made.get("exclusiveMinimum"), made.get("exclusiveMaximum")
+    if above is not None and above >= 0:
+        del made["exclusiveMinimum"]
+        made["minimum"] = max(made.get("minimum", 0), _next_number(above) or smallest)
+    if below is not None and below <= 0:
+        del made["exclusiveMaximum"]
+        made["maximum"] = min(made.get("maximum", 0), -(_next_number(-below) or smallest))
+    if bounds and made.get("minimum", -1) < 0 <= made.get("maximum", 0):
+        made["allOf"] = [*_members(made), {"anyOf": [{"maximum": -smallest}, {"minimum": 0}]}]
+
+
+def _next_number(number: float) -> float:
+    """Return the next larger number whose digits llguidance reads exactly, or 0 for 0."""
+    return float(Decimal(repr(number)).next_plus(Context(prec=_EXACT))) if number else 0.0
+
+
+def _farthest(multiple: float) -> float:
+    """Return how far from 0 multiples may be: exact in a double, and few enough states of their automaton."""
+    places = max(0, -int(Decimal(str(float(multiple))).normalize().as_tuple().exponent))
+    further = max(1, _MOST_STATES // _digits(multiple))
+    return float(min(10 ** (_EXACT - places), abs(multiple) * 10 ** min(further, _EXACT)))
 
 
 def _members(schema: dict[str, Any]) -> list[Any]:
@@ -135,32 +221,44 @@ def _parts(schema: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
 
 
 @lru_cache(maxsize=256)
-def check_schema(written: str, name: str) -> None:
+def check_schema(written: str, name: str) -> tuple[str, ...]:
     """Check that a schema (as JSON) can become a grammar. Errors call it by ``name``, such as "response".
+
+    Returns:
+        The keywords that no grammar can hold, so that responses may break them.
 
     Raises:
         ConfigurationError: the schema cannot become a grammar. The message says why.
     """
-    if why := on_deep_stack(lambda: _fault(json.loads(written))):
+    why, warnings = on_deep_stack(lambda: _fault(json.loads(written)))
+    if why:
         raise ConfigurationError(
             f"no grammar can be made of the JSON schema ({name}): {why}; "
             "simplify it, or use method='json_mode' and check the output yourself"
         )
+    return tuple(dict.fromkeys(keyword for warning in warnings for keyword in _unheld(warning)))
 
 
-def _fault(schema: Any) -> str:
-    """Return why a schema cannot become a grammar, or an empty text if it can."""
+def _unheld(warning: str) -> list[str]:
+    """Return the keywords in a warning of llguidance. A format is not one: JSON Schema need not check formats."""
+    if keys := _UNHELD_KEYS.search(warning):
+        return [str(key) for key in json.loads(keys[1])]
+    return ["oneOf"] if warning.startswith("oneOf") else []
+
+
+def _fault(schema: Any) -> tuple[str, list[str]]:
+    """Return why a schema cannot become a grammar (an empty text if it can), and llguidance's warnings."""
     if why := _fault_of_values(schema):
-        return why
+        return why, []
     try:
         grammar = json.dumps({"$ref": "#/outer", "outer": within(schema, "/outer")})
     except RecursionError:
-        return "it is nested too deeply, or an allOf contains itself"
+        return "it is nested too deeply, or an allOf contains itself", []
     matcher = guidance().LLMatcher
     wrong, messages = matcher.validate_grammar_with_warnings(
         matcher.grammar_from_json_schema(grammar, overrides=_OPTIONS)
-    )  # a warning is what pydantic is left to check
-    return " ".join(messages[0].split()).replace("/outer/", "/") if wrong else ""
+    )
+    return (" ".join(messages[0].split()).replace("/outer/", "/"), []) if wrong else ("", messages)
 
 
 def _fault_of_values(schema: Any) -> str:
@@ -175,6 +273,9 @@ def _fault_of_values(schema: Any) -> str:
             multiples = math.lcm(multiples, _digits(value.get("multipleOf")))
             if multiples > _MOST_REMAINDERS:
                 return "its multipleOf, with others of the schema, has too many digits"
+            for number in _fixed_values(value):
+                if isinstance(number, int) and _is_double(number) and int(float(number)) != number:
+                    return f"llguidance would write the number {number} as {float(number):.0f}; make it a string"
             ahead += ((part, depth + 1) for part in (*value, *value.values()))
         elif isinstance(value, list):
             ahead += ((part, depth + 1) for part in value)
@@ -191,6 +292,10 @@ def _digits(multiple: Any) -> int:
         return 1
     digits = Decimal(str(float(multiple))).normalize().as_tuple().digits
     return int("".join(map(str, digits)))
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and _is_double(value)
 
 
 def _is_unicode(text: str) -> bool:

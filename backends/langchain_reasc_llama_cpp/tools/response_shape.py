@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from langchain_reasc.complaints import suggestion
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc_llama_cpp.grammar.grammar import NO_FORCING, Grammar
-from langchain_reasc_llama_cpp.grammar.json_schema import SHORT_NUMBERS, check_schema, json_rule, within
+from langchain_reasc_llama_cpp.grammar.json_schema import check_schema, json_rule, short_numbers, within
 from langchain_reasc_llama_cpp.tools.tool_calls import GAP, ToolCallReader, ToolFormat
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
@@ -220,30 +220,32 @@ def _grammar(form: ToolFormat, tools: ToolChoice | None, response: str | None) -
 @lru_cache(maxsize=64)
 def _lark(form: ToolFormat, calls: tuple[tuple[str, str], ...], several: bool, response: str | None) -> tuple[str, ...]:
     """Return a grammar of calls (each a name and a JSON schema), a JSON response, or both, and one of its numbers."""
+    schemas: dict[str, dict[str, Any]] = {}
     rules: dict[str, str] = {}
     if response is not None:
         check_schema(response, "response")
-        rules["response"] = json_rule({"$ref": "#/$defs/0", "$defs": {"0": within(json.loads(response), "/$defs/0")}})
+        schemas["response"] = {"$ref": "#/$defs/0", "$defs": {"0": within(json.loads(response), "/$defs/0")}}
     for name, schema in calls:
         try:
             check_schema(schema, "arguments")
         except ConfigurationError as error:
             raise ConfigurationError(f"tool {name!r}: {error}") from error
     if calls:
-        rules["calls"] = form.rule("call", several=several)
-    start = f"{NO_FORCING}start: {' | '.join(rules)}\n"
-    rules |= {"call": _call(form, calls), "GAP": GAP} if calls else {}
-    return start + "\n".join(f"{name}: {rule}" for name, rule in rules.items()), SHORT_NUMBERS
+        schemas["call"] = _call(form, calls)
+        rules = {"calls": form.rule("call", several=several), "GAP": GAP}
+    rules |= {name: json_rule(schema) for name, schema in schemas.items()}
+    start = f"{NO_FORCING}start: {' | '.join(name for name in ('response', 'calls') if name in rules)}\n"
+    return start + "\n".join(f"{name}: {rule}" for name, rule in rules.items()), short_numbers(schemas)
 
 
-def _call(form: ToolFormat, calls: tuple[tuple[str, str], ...]) -> str:
-    """Return the rule of an object that is a call of one of the tools."""
+def _call(form: ToolFormat, calls: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    """Return the schema of an object that is a call of one of the tools."""
     objects, arguments = [], {}
     for number, (name, schema) in enumerate(calls):
         arguments[str(number)] = within(json.loads(schema), f"/$defs/{number}")
         members = {"name": {"const": name}, form.arguments: {"$ref": f"#/$defs/{number}"}}
         objects.append({"type": "object", "properties": members, "required": [*members], "additionalProperties": False})
-    return json_rule({"anyOf": objects, "$defs": arguments})
+    return {"anyOf": objects, "$defs": arguments}
 
 
 def _format_schema(response_format: Any) -> dict[str, Any] | None:
@@ -261,6 +263,15 @@ def _format_schema(response_format: Any) -> dict[str, Any] | None:
         f"response_format={response_format!r:.200} is not understood; pass {{'type': 'json_object'}} or "
         "{'type': 'json_schema', 'json_schema': {'name': '...', 'schema': {...}}}"
     )
+
+
+def unheld_keywords(schema: dict[str, Any]) -> tuple[str, ...]:
+    """Return the keywords of a schema that no grammar can hold, so that a response may break them.
+
+    Raises:
+        ConfigurationError: the schema cannot become a grammar.
+    """
+    return check_schema(_dumped(schema), "response")
 
 
 def _dumped(schema: dict[str, Any]) -> str:

@@ -1,9 +1,10 @@
 """Parsers of structured output that report a response that was cut off by its length."""
 
-from collections.abc import AsyncIterator, Iterator
+import json
+from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from langchain_core.exceptions import OutputParserException
 from langchain_core.language_models import LanguageModelInput
@@ -16,8 +17,12 @@ from langchain_core.runnables import Runnable, RunnableLambda, RunnableMap, Runn
 from langchain_core.utils.json import parse_partial_json
 from langchain_core.utils.pydantic import is_basemodel_subclass
 
+from langchain_reasc.answers import check_value, schemas_of
+from langchain_reasc.complaints import warn_once
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.files import parse_json
+from langchain_reasc.threads import in_thread
+from langchain_reasc_llama_cpp.tools.response_shape import unheld_keywords
 
 Method = Literal["json_schema", "function_calling", "json_mode"]
 """How to get a structured response: a grammar, a forced tool call, or a grammar of any JSON object."""
@@ -37,19 +42,74 @@ def check_method(method: str, schema: Any, strict: bool | None) -> None:
         raise ConfigurationError("strict has no meaning with method='json_mode'; leave it out")
 
 
-def json_parser(schema: Any) -> Runnable[Any, Any]:
-    """Make the parser from a message of JSON to an object of a pydantic class, or to a dict."""
+class DictSchema(NamedTuple):
+    """A JSON schema whose keywords a grammar cannot all hold: responses are checked by it.
+
+    Attributes:
+        schema: the JSON schema.
+        unheld: the keywords that no grammar can hold.
+    """
+
+    schema: dict[str, Any]
+    unheld: tuple[str, ...]
+
+    def check(self, value: Any) -> None:
+        """Check a value; log once why values cannot be checked.
+
+        Raises:
+            OutputParserException: the schema refuses the value.
+        """
+        fault, unchecked = check_value(self.schema, value)
+        if fault:
+            written = json.dumps(value)
+            raise OutputParserException(f"the schema refuses the response: {fault}\n\n{written}", llm_output=written)
+        if unchecked:
+            warn_once(f"responses are not checked for {', '.join(self.unheld)} of their schema: {unchecked}")
+
+
+def unheld_by_grammar(schema: Any, json_schema: dict[str, Any] | None) -> DictSchema | None:
+    """Return what responses must be checked by, or None if a pydantic class or the grammar holds all of the schema.
+
+    Args:
+        schema: what the user gave.
+        json_schema: its JSON schema; None for a tool without arguments.
+    """
+    if _is_pydantic(schema) or not json_schema:
+        return None
+    unheld = unheld_keywords(json_schema)
+    return DictSchema(json_schema, unheld) if unheld else None
+
+
+def warn_of_unheld(tools: Sequence[Any], definitions: Sequence[dict[str, Any]]) -> None:
+    """Log once which tools' calls may break their schemas. If a tool has a class, the tool validates by it.
+
+    Args:
+        tools: what the user gave.
+        definitions: the same in OpenAI's form.
+    """
+    for tool, definition in zip(tools, definitions, strict=True):
+        function = definition["function"]
+        unheld = unheld_keywords(function.get("parameters") or {})
+        if unheld and not any(isinstance(schema, type) for schema in schemas_of([tool]).values()):
+            warn_once(
+                f"tool {function['name']!r}: no grammar can hold {', '.join(unheld)} of its schema, so a call may "
+                "break the schema; votes refuse such a call, but a single response is not checked"
+            )
+
+
+def json_parser(schema: Any, checked: DictSchema | None = None) -> Runnable[Any, Any]:
+    """Make the parser from a message of JSON to an object of a pydantic class, or to a dict, which is checked."""
     if _is_pydantic(schema):
         parse = partial(_parsed, PydanticOutputParser(pydantic_object=schema))
         return RunnableLambda(parse).with_types(output_type=schema)
-    return _JsonParser()
+    return _JsonParser(checked=checked)
 
 
-def tool_parser(schema: Any, name: str) -> Runnable[Any, Any]:
-    """Make the parser from a tool call to an object of its pydantic class, or to a dict."""
+def tool_parser(schema: Any, name: str, checked: DictSchema | None = None) -> Runnable[Any, Any]:
+    """Make the parser from a tool call to an object of its pydantic class, or to a dict, which is checked."""
     if _is_pydantic(schema):
         return _PydanticCallParser(tools=[schema], first_tool_only=True)
-    return _CallParser(key_name=name, first_tool_only=True)
+    return _CallParser(key_name=name, first_tool_only=True, checked=checked)
 
 
 def with_raw(model: Runnable[LanguageModelInput, Any], parser: Runnable[Any, Any]) -> Runnable[LanguageModelInput, Any]:
@@ -108,9 +168,13 @@ class _Seen:
 class _Checked(BaseCumulativeTransformOutputParser[Any]):
     """A parser that completes a partial object while streaming, but not after the response has ended."""
 
+    checked: DictSchema | None = None
+
     def check(self, message: BaseMessage) -> None:
-        """Refuse a message whose object is incomplete."""
+        """Refuse a message whose object is incomplete, or breaks its schema."""
         _check_text(message)
+        if self.checked is not None:
+            self.checked.check(parse_json(message.text))
 
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
         if not partial and isinstance(result[0], ChatGeneration):
@@ -128,7 +192,7 @@ class _Checked(BaseCumulativeTransformOutputParser[Any]):
         async for parsed in super()._atransform(seen.add_chunk(chunk) async for chunk in input):
             yield parsed
         if seen.whole is not None:
-            self.check(seen.whole)
+            await in_thread(self.check, seen.whole)  # a schema may take a tenth of a second
 
 
 class _JsonParser(_Checked):
@@ -149,6 +213,11 @@ class _JsonParser(_Checked):
 class _CallParser(_Checked, JsonOutputKeyToolsParser):
     def check(self, message: BaseMessage) -> None:
         _check_calls(message)
+        if self.checked is None or not isinstance(message, AIMessage):
+            return
+        for call in message.tool_calls:
+            if call["name"] == self.key_name:
+                self.checked.check(call["args"])
 
 
 class _PydanticCallParser(_Checked, PydanticToolsParser):

@@ -37,7 +37,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 from langchain_reasc.answers import written
 from langchain_reasc.complaints import findings
 from langchain_reasc.exceptions import PoolError
-from langchain_reasc.files import open_file, parse_json
+from langchain_reasc.files import is_cut_off, open_file, parse_json
 from langchain_reasc.models.usage import tokens_of_text
 from langchain_reasc_lab.pools.copying import WholeQuestion, new_path, whole_questions
 from langchain_reasc_lab.pools.store import Message, PoolQuestion, PoolResponse, PoolStore, storable
@@ -195,13 +195,16 @@ def _records(source: Path, notes: list[str]) -> Iterator[tuple[int, Any]]:
     """Yield (line number, JSON value), and add a note where the last line was cut off."""
     try:
         with open_file(source) as opened, gzip.open(opened) if source.suffix == ".gz" else opened as file:
-            for number, line in enumerate(file, start=1):
-                if not line.strip(b"\xef\xbb\xbf \t\r\n"):
+            # bytes end their lines with CR, too, and nothing else that is white space to a text
+            lines = (line for several in file for line in several.splitlines(keepends=True))
+            for number, line in enumerate(lines, start=1):
+                text = line.strip(b"\xef\xbb\xbf \t\r\n")
+                if not text:
                     continue
                 try:
                     yield number, parse_json(line.decode("utf-8-sig"))
                 except ValueError as error:  # not JSON, or not UTF-8
-                    if not line.endswith(b"\n"):  # the program that wrote it was killed
+                    if not line.endswith((b"\n", b"\r")) and is_cut_off(text):  # the program that wrote it was killed
                         notes.append(f"the last line of {source.name} (line {number}) is cut off and was left out")
                         return
                     hint = "; if it holds questions, `reasc record` makes a pool of them" if number == 1 else ""
@@ -322,4 +325,6 @@ def _packed(arrays: Sequence[npt.ArrayLike]) -> str:
 
 
 def _line(record: Any) -> str:
-    return json.dumps(record, ensure_ascii=False) + "\n"
+    """Return a record as a line, with escapes where it holds half a surrogate pair, which no file can hold."""
+    line = json.dumps(record, ensure_ascii=False)
+    return (line if storable(line) == line else json.dumps(record)) + "\n"

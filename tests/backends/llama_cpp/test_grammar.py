@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from langchain_reasc_llama_cpp.grammar import Grammar
+from langchain_reasc_llama_cpp.grammar.grammar import NO_FORCING
 from langchain_reasc_llama_cpp.native import Logits, NativeModel
 from langchain_reasc_llama_cpp.sampling import SamplerChain, SamplingParameters
 
@@ -66,8 +67,13 @@ def test_what_it_refuses_is_drawn_again_among_what_is_left(native: NativeModel) 
     grammar = Grammar(gbnf='root ::= "yes" | "no"')
     assert written(native, grammar, "ma", temperature=1.0, top_k=1) in ("no", "ye")
     banned = tuple((token, -np.inf) for token in native.tokenize("ny"))
-    with pytest.raises(ModelError, match="grammar"):
+    with pytest.raises(ModelError, match="logit_bias"):
         written(native, grammar, "a", logit_bias=banned)
+
+
+def test_grammars_without_a_common_text_are_not_the_fault_of_logit_bias(native: NativeModel) -> None:
+    with pytest.raises(ModelError, match=r"^(?!.*logit_bias).*words\.gguf"):
+        written(native, Grammar(lark=(f"{NO_FORCING}start: /ab/", f"{NO_FORCING}start: /a[0-9]/")), "a", "b")
 
 
 def test_another_root_and_tokens_by_name(native: NativeModel) -> None:

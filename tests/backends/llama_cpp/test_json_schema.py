@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 
 from backends.llama_cpp.conftest import REAL
 from backends.llama_cpp.faces import printed
+from langchain_reasc.answers import check_value
 from langchain_reasc.exceptions import ConfigurationError
 
 Short = Annotated[str, Field(max_length=4)]
@@ -127,6 +128,39 @@ def test_numbers_are_finite(model: ChatLlamaCpp) -> None:
         assert abs(json.loads(message.text)) < 1e120
 
 
+NUMBERS: dict[str, dict[str, Any]] = {
+    "between 0 and 1": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+    "between -1 and 0": {"type": "number", "exclusiveMinimum": -1, "exclusiveMaximum": 0},
+    "between two fractions": {"type": "number", "exclusiveMinimum": 0.5, "exclusiveMaximum": 0.5000001},
+    "from -1 to 1": {"type": "number", "minimum": -1, "maximum": 1},
+    "above 0": {"type": "number", "exclusiveMinimum": 0},
+    "up to 1": {"type": "number", "maximum": 1},
+    "tiny": {"type": "number", "exclusiveMinimum": 0, "maximum": 1e-20},
+    "of 17 digits": {"type": "number", "minimum": 0.09452706955539225, "maximum": 0.095},
+    "or null": {"type": ["number", "null"], "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+    "in members": {"allOf": [{"type": "number"}, {"exclusiveMinimum": 0}, {"exclusiveMaximum": 0.001}]},
+    "large integers": {"type": "integer", "minimum": 5 * 10**16},
+    "larger integers": {"type": "integer", "minimum": 2**60, "maximum": 2**63 - 1},
+    "multiples": {"type": "integer", "multipleOf": 13},
+    "large multiples": {"type": "integer", "multipleOf": 99_991},
+    "fractional multiples": {"type": "number", "multipleOf": 13.7},
+    "multiples between": {"type": "number", "multipleOf": 0.01, "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+    "a large constant": {"const": 2**60},
+    "large values": {"enum": [10**22, 3 * 10**17]},
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_within_bounds_end(model: ChatLlamaCpp, name: str) -> None:
+    """A model without a preference for an end writes zeros, or any digits, as long as it may."""
+    for seed in range(16):
+        response_format = {"type": "json_object", "schema": NUMBERS[name]}
+        message = model.invoke("go", response_format=response_format, seed=seed)
+        assert message.response_metadata["finish_reason"] == "stop"
+        assert check_value(NUMBERS[name], json.loads(message.text)) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("schema", "says"),
     [
@@ -149,6 +183,9 @@ def test_numbers_are_finite(model: ChatLlamaCpp) -> None:
         ({"type": "number", "minimum": float("nan")}, "nan is not finite"),
         ({"type": "integer", "multipleOf": 1_000_003}, "multipleOf.*too many digits"),
         ({"allOf": [{"type": "integer", "multipleOf": 997}, {"multipleOf": 991}]}, "multipleOf.*too many digits"),
+        ({"const": 2**60 + 1}, f"{2**60 + 1}.*string"),
+        ({"properties": {"a": {"enum": [1, 10**16 + 1]}}}, f"{10**16 + 1}.*string"),
+        ({"type": "number", "exclusiveMinimum": 0, "minimum": "x"}, "'minimum'"),
         ({"properties": {"a": {"enum": ["\ud800"]}}}, "lone surrogate"),
         ({"properties": {"\udfff": {"type": "string"}}}, r"'\\udfff'.*lone surrogate"),
     ],

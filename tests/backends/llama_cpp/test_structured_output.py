@@ -16,6 +16,9 @@ from pydantic import BaseModel, Field, field_validator
 from backends.llama_cpp.conftest import REAL_BY_GRAMMAR, real_options
 from backends.llama_cpp.faces import Face, merged
 from backends.llama_cpp.tool_models import HERMES
+from langchain_reasc.answers import ToolVotes, extractor, schemas_of, vote_of
+from langchain_reasc.answers.calls import REFUSED_CALLS
+from langchain_reasc.complaints import warn_once
 from langchain_reasc.exceptions import ConfigurationError
 
 
@@ -122,6 +125,90 @@ def test_what_a_grammar_cannot_say_is_checked_by_pydantic(model: ChatLlamaCpp) -
 
     with pytest.raises(OutputParserException, match="not like this"):
         model.with_structured_output(Never).invoke("x")
+
+
+ONE_OR_TWO = {"enum": [1, 2]}
+BROKEN: dict[str, dict[str, Any]] = {
+    "not": {"enum": [1, 2], "not": {"type": "integer"}},
+    "if": {"enum": [1, 2], "if": {"minimum": 0}, "then": {"minimum": 3}},
+    "contains": {"type": "array", "items": ONE_OR_TWO, "minItems": 1, "maxItems": 2, "contains": {"const": 3}},
+    "minContains": {
+        "type": "array",
+        "items": ONE_OR_TWO,
+        "minItems": 1,
+        "maxItems": 2,
+        "contains": {},
+        "minContains": 3,
+    },
+    "uniqueItems": {"type": "array", "items": {"enum": [1]}, "minItems": 2, "maxItems": 3, "uniqueItems": True},
+    "propertyNames": {"properties": {"a": ONE_OR_TWO}, "required": ["a"], "propertyNames": {"const": "b"}},
+    "dependentRequired": {"properties": {"a": ONE_OR_TWO}, "required": ["a"], "dependentRequired": {"a": ["b"]}},
+    "dependentSchemas": {"properties": {"a": ONE_OR_TWO}, "required": ["a"], "dependentSchemas": {"a": False}},
+    "oneOf": {"oneOf": [{"enum": [1, 2]}, {"type": "integer", "minimum": 1, "maximum": 2}]},
+}
+"""Keyword -> a schema with a keyword that no grammar holds, which refuses all that the grammar allows."""
+
+
+def around(schema: dict[str, Any]) -> dict[str, Any]:
+    object_schema = {"type": "object", "properties": {"x": schema}, "required": ["x"]}
+    return {"title": "it", "description": "Something.", **object_schema}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("keyword", BROKEN)
+def test_what_a_grammar_cannot_say_is_checked_by_the_schema(
+    model: ChatLlamaCpp, face: Face, method: Method, keyword: str
+) -> None:
+    structured = model.with_structured_output(around(BROKEN[keyword]), method=method)
+    for ask in (face.invoke, face.stream):
+        with pytest.raises(OutputParserException, match=r"\$\.x"):
+            ask(structured, "Well?")
+    raw: Any = face.invoke(
+        model.with_structured_output(around(BROKEN[keyword]), method=method, include_raw=True), "Well?"
+    )
+    assert raw["parsed"] is None and isinstance(raw["parsing_error"], OutputParserException)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_object_that_keeps_to_its_schema_passes(model: ChatLlamaCpp, face: Face, method: Method) -> None:
+    structured = model.with_structured_output(around(ONE_OR_TWO | {"not": {"const": 3}}), method=method)
+    for made in (face.invoke(structured, "Well?"), face.stream(structured, "Well?")[-1]):
+        assert made in ({"x": 1}, {"x": 2})
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_without_jsonschema_a_warning_names_what_is_not_checked(
+    model: ChatLlamaCpp, method: Method, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("langchain_reasc.answers.schemas.find_spec", lambda name: None)
+    schema = around(BROKEN["not"] | {"description": f"checked nowhere else: {method}"})
+    model.with_structured_output(around(ONE_OR_TWO), method=method).invoke("Well?")
+    assert not caplog.records
+    warn_once.cache_clear()
+    assert model.with_structured_output(schema, method=method).invoke("Well?")["x"] in (1, 2)
+    [record] = caplog.records
+    assert "not" in record.getMessage() and "jsonschema is not installed" in record.getMessage()
+
+
+def test_binding_a_tool_names_the_keywords_that_its_calls_may_break(
+    model: ChatLlamaCpp, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Tags(BaseModel):
+        """Something that its class validates."""
+
+        names: set[int] = Field(max_length=2)
+
+    warn_once.cache_clear()
+    model.bind_tools([Tags, PersonDict, SCHEMA])
+    assert not caplog.records
+    bound = model.bind_tools([around(BROKEN["not"])], tool_choice="it")
+    [record] = caplog.records
+    assert "'it'" in record.getMessage() and "not" in record.getMessage()
+    message = bound.invoke("Well?")
+    assert isinstance(message, AIMessage) and message.tool_calls[0]["args"]["x"] in (1, 2)
+    vote = vote_of(message, extractor("text"), ToolVotes(), schemas_of([around(BROKEN["not"])]))
+    assert vote.answer is None and vote.why_none == REFUSED_CALLS
 
 
 @pytest.mark.full

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from langchain_reasc_lab.pools import Message, Pool, read_pool
 from langchain_reasc_lab.pools.copying import new_pool
-from langchain_reasc_lab.pools.json_lines import read_json_lines, signals_in, signals_path
+from langchain_reasc_lab.pools.json_lines import read_json_lines, signals_in, signals_path, write_json_lines
+from langchain_reasc_lab.pools.store import PoolStore
 
 from lab.pools.synthetic import append_signals, json_lines, question, response
 from langchain_reasc.exceptions import PoolError
@@ -62,6 +63,58 @@ def test_the_line_a_kill_cut_off_is_left_out_and_reported(tmp_path: Path, end: b
     path.write_bytes(path.read_bytes() + end)
     pool, [note] = imported(path)
     assert [held.id for held in pool.questions] == ["a"] and "cut off" in note
+
+
+def test_a_line_cut_off_at_any_byte_is_left_out(tmp_path: Path) -> None:
+    last = json_lines(tmp_path / "last.jsonl", question("b", response("7é", score=-1.5, cut_off=True))).read_bytes()
+    path = json_lines(tmp_path / "p.jsonl", GOOD)
+    whole = path.read_bytes()
+    for size in range(1, len(last.rstrip())):
+        path.write_bytes(whole + last[:size])
+        pool, [note] = imported(path)
+        assert [held.id for held in pool.questions] == ["a"] and "line 2" in note
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", ""])
+@pytest.mark.parametrize(
+    "faulty",
+    [
+        '{"id": "b", oops}',
+        '{"id": "b",}',
+        '{"id": "b" "reference": "7"}',
+        '{"id": "b", "responses": [{]}',
+        '{"id": "b"}}',
+        '{"id": tru}',
+        "oops",
+        '"a text that does not end',
+    ],
+)
+def test_a_faulty_line_is_an_error_with_or_without_an_end(tmp_path: Path, faulty: str, end: str) -> None:
+    path = json_lines(tmp_path / "p.jsonl", GOOD)
+    path.write_bytes(path.read_bytes() + (faulty + end).encode())
+    with pytest.raises(PoolError, match=r"p\.jsonl, line 2 is not valid JSON"):
+        imported(path)
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+def test_lines_may_end_as_on_any_system(tmp_path: Path, end: bytes) -> None:
+    path = json_lines(tmp_path / "p.jsonl", GOOD, question("b", response("7")))
+    lines = path.read_bytes().splitlines()
+    for text in (end.join(lines), end.join(lines) + end, b"\xef\xbb\xbf" + end.join(lines)):
+        path.write_bytes(text)
+        pool, notes = imported(path)
+        assert [held.id for held in pool.questions] == ["a", "b"] and not notes
+
+
+def test_half_a_character_is_exported_and_imported_as_it_is(tmp_path: Path) -> None:
+    half = question("a", response("7 \ud83d")) | {"input": "half \ud800 and é", "reference": ["7", "\udc00"]}
+    path = json_lines(tmp_path / "p.jsonl", half, question("é", response("7")))
+    pool, _ = imported(path)
+    [again] = write_json_lines(PoolStore.open(pool.path), tmp_path / "again.jsonl")
+    assert '"id": "é"' in again.read_text(encoding="utf-8"), "whole characters are readable"
+    held, _ = imported(again)
+    assert [one.input for one in held.questions] == ["half \ud800 and é", None]
+    assert held.questions == pool.questions
 
 
 @pytest.mark.parametrize(
