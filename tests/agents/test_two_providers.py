@@ -51,7 +51,9 @@ class Claude(steps.Anthropic):
             error = {"type": "invalid_request_error", "message": refusal}
             await exchange.reply(400, {"type": "error", "error": error})
             return
-        answered = self.once and body["messages"][-1]["role"] == "user" and "tool_result" in json.dumps(body["messages"])
+        answered = (
+            self.once and body["messages"][-1]["role"] == "user" and "tool_result" in json.dumps(body["messages"])
+        )
         blocks = [{"type": "text", "text": "it is sunny"}] if answered else self.said[exchange.at % len(self.said)]
         thinks = (body.get("thinking") or {}).get("type") == "enabled"
         blocks = [block for block in blocks if thinks or block["type"] != "thinking"]
@@ -201,7 +203,7 @@ def test_settings_reach_a_large_model_that_knows_them(
         pair = Pair(stack, small, large)
         message = asked(agents, way, pair, settings)
         assert message.response_metadata["reasc"]["answered_by"] == "large"
-        assert [*settings][0] in pair.servers[0].requests[0]
+        assert next(iter(settings)) in pair.servers[0].requests[0]
         assert sent in json.dumps(pair.servers[1].requests[0])
 
 
@@ -217,3 +219,142 @@ def test_prompt_caching_of_anthropic_s_stays_with_a_claude(agents: Any, large: s
         sent = json.dumps(pair.servers[1].requests)
         assert ("cache_control" in sent) == (large == "anthropic") and "Be brief." in sent
         assert "cache_control" in pair.servers[0].requests[0]
+
+
+def claude(url: str, name: str = "claude", **fields: Any) -> Any:
+    kind = pytest.importorskip("langchain_anthropic").ChatAnthropic
+    return kind(model=name, api_key="none", base_url=url, max_retries=0, **fields)
+
+
+def steps_by(state: Any) -> list[str]:
+    """Which model called the tool in each step, and with which city."""
+    called = [message for message in of_model(state) if message.tool_calls]
+    writers = [message.response_metadata["reasc"]["answered_by"] for message in called]
+    cities = [message.tool_calls[0]["args"]["city"] for message in called]
+    return [f"{writer}: {city}" for writer, city in zip(writers, cities, strict=True)]
+
+
+def last_state(agents: Any, agent: Any) -> Any:
+    """The state at the end of a run in which every model is streamed."""
+    streamed = agents.stream(agent, stream_mode=["messages", "values"])
+    return [state for mode, state in streamed if mode == "values"][-1]
+
+
+def of_model(state: Any) -> list[AIMessage]:
+    return [message for message in state["messages"] if isinstance(message, AIMessage)]
+
+
+class Asking(Differing):
+    """Calls the tool in two steps, each with another city in each request, and then says a text."""
+
+    def __init__(self, *cities: str, steps: int = 2) -> None:
+        super().__init__(*cities)
+        self.steps = steps
+
+    def called(self, request: Any, at: int) -> Any:
+        done = sum(one["role"] == "tool" for one in request["messages"])
+        return [] if done >= self.steps else super().called({"messages": [{"role": "user"}]}, at)
+
+
+class Thinker(Claude):
+    """Thinks before each call of the tool, if it may; agrees with itself for ``steps`` steps."""
+
+    def __init__(self, *cities: str, signed: str = "claude", steps: int = 2) -> None:
+        super().__init__(*(says(city, signed) for city in cities), model=signed)
+        self.steps = steps
+
+    async def __call__(self, exchange: Exchange) -> None:
+        done = json.dumps(exchange.body["messages"]).count('"tool_result"')
+        self.once = done >= self.steps
+        await super().__call__(exchange)
+
+
+THINKING_BOUND = [
+    lambda url: claude(url, **THINKING),
+    lambda url: claude(url, max_tokens=2000, model_kwargs={"thinking": THINKING["thinking"]}),
+    lambda url: claude(url, max_tokens=2000).bind(thinking=THINKING["thinking"]),
+    lambda url: claude(url, **THINKING).with_retry(stop_after_attempt=1),
+]
+
+
+@pytest.mark.parametrize("thinking", THINKING_BOUND, ids=["field", "model_kwargs", "bound", "retry"])
+def test_a_thinking_claude_goes_on_after_a_step_of_the_small_model(agents: Any, thinking: Any) -> None:
+    """The first step is the small model's, which agrees with itself; the second is contested."""
+    small = Asking("Paris", "Paris", "Paris", "Rome", "Oslo")
+    with serving(small) as one, serving(Thinker("Bern")) as other:
+        votes = ReASCMiddleware(escalate_to=thinking(other.root), concurrency=1)
+        state = agents.ask(agent_of(openai(one.root), votes))
+        assert steps_by(state) == ["small: Paris", "large: Bern"], state["messages"]
+        [request] = other.requests
+        assert (request.get("thinking") or {}).get("type") != "enabled" and "signature" not in json.dumps(request)
+        account = of_model(state)[1].response_metadata["reasc"]
+        assert any("thinking" in notice for notice in account["notices"]) and "failed_model" not in account
+
+
+def test_a_claude_thinks_where_it_may(agents: Any) -> None:
+    """In the first step of a turn, in one after its own, and again in the next turn."""
+    with serving(Asking("Paris", "Rome")) as one, serving(Thinker("Bern", "Basel")) as other:
+        votes = ReASCMiddleware(escalate_to=claude(other.root, **THINKING), concurrency=1)
+        agent = agent_of(openai(one.root), votes)
+        state = agents.ask(agent)
+        assert steps_by(state) == ["large: Bern", "large: Basel"]
+        assert [request["thinking"]["type"] for request in other.requests] == ["enabled"] * 2
+        assert "claude" in json.dumps(other.requests[1]["messages"]), "its own thought is sent back"
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_thinking_small_claude_goes_on_after_a_step_of_the_large_model(agents: Any, streamed: bool) -> None:
+    with serving(Thinker("Paris", "Rome", "Bern", "Bern", "Bern")) as one, serving(Differing("Oslo")) as other:
+        votes = ReASCMiddleware(escalate_to=openai(other.root), concurrency=1)
+        agent = agent_of(claude(one.root, **THINKING), votes)
+        state = last_state(agents, agent) if streamed else agents.ask(agent)
+        assert steps_by(state) == ["large: Oslo", "small: Bern"]
+        kinds = [(request.get("thinking") or {}).get("type") for request in one.requests]
+        assert kinds[:2] == ["enabled"] * 2 and "enabled" not in kinds[2:5]
+
+
+def test_a_turn_of_both_is_sent_without_any_thought(agents: Any) -> None:
+    """A step of the large model's own, one of the small model's, and the large one again."""
+    history = [
+        HumanMessage(ASKED),
+        AIMessage(
+            says("Bern", "claude"),
+            tool_calls=[{"name": "get_weather", "args": {"city": "Bern"}, "id": "toolu_Bern"}],
+            response_metadata={"reasc": {"answered_by": "large"}},
+        ),
+        ToolMessage("sunny", tool_call_id="toolu_Bern"),
+        AIMessage(
+            "",
+            tool_calls=[{"name": "get_weather", "args": {"city": "Oslo"}, "id": "c2"}],
+            response_metadata={"reasc": {"answered_by": "small"}},
+        ),
+        ToolMessage("sunny", tool_call_id="c2"),
+    ]
+    before = [message.model_copy(deep=True) for message in history]
+    with serving(Asking(steps=3)) as one, serving(Thinker("Basel", steps=3)) as other:
+        model = ChatReASC(model=openai(one.root), escalate_to=claude(other.root, **THINKING), concurrency=1)
+        message = agents._runner.invoke(model.bind_tools([get_weather]), history)
+        assert message.response_metadata["reasc"]["answered_by"] == "large"
+        assert history == before, "the history itself stays as it was"
+
+
+@pytest.mark.parametrize("account", [{}, {"reasc": {"reason": "unanimous"}}], ids=["plain", "of one model"])
+@pytest.mark.parametrize(("signer", "kept"), [("claude-a", False), ("claude-b", True), ("claude-b-20250929", True)])
+def test_thoughts_that_another_claude_signed_are_left_out(agents: Any, account: Any, signer: str, kept: bool) -> None:
+    """Of a thread that began before there were two models."""
+    history = [
+        HumanMessage("before"),
+        AIMessage(
+            [{"type": "thinking", "thinking": "hm", "signature": signer}, {"type": "text", "text": "then"}],
+            response_metadata={"model_name": signer, **account},
+        ),
+        HumanMessage(ASKED),
+    ]
+    with serving(Differing()) as one, serving(Thinker("Bern", signed="claude-b")) as other:
+        large = claude(other.root, "claude-b", **THINKING)
+        model = ChatReASC(model=openai(one.root), escalate_to=large).bind_tools([get_weather])
+        message = agents._runner.invoke(model, history)
+        assert message.response_metadata["reasc"]["answered_by"] == "large"
+        sent = json.dumps(other.requests[0]["messages"])
+        assert "then" in sent and (signer in sent) == kept
+        assert history[1].content[0]["signature"] == signer, "the history itself stays as it was"
