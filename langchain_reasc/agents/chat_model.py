@@ -103,7 +103,8 @@ class ChatReASC(ChatModelAround):
         def bound(model: Any) -> Any:
             return model.bind_tools(tools, **bindable(given, self.sampled, model, "bind_tools"))
 
-        chain = bound(unbound(self.sampled))
+        inner: Any = unbound(self.sampled)
+        chain = inner.bind_tools(tools, **given)
         return replace_model(chain, partial(self._with_large(bound, chain)._in_place_of, tools))
 
     def with_structured_output(

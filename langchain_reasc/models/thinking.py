@@ -74,11 +74,11 @@ def _is_thought(block: Any) -> bool:
 
 
 def is_signed_by_another(message: AIMessage, names: Iterable[str]) -> bool:
-    """Return whether a message has thoughts of another model than those with these names, as far as its metadata tells.
+    """Return whether a model with another name than these wrote a message, as far as its metadata tells.
 
     Providers tell the name in ``response_metadata["model_name"]``; some in ``"model"``.
     """
     metadata = message.response_metadata
     signer = metadata.get("model_name") or metadata.get("model")
     own = {_DATED.sub("", name) for name in names}
-    return has_thoughts(message) and isinstance(signer, str) and bool(own) and _DATED.sub("", signer) not in own
+    return isinstance(signer, str) and bool(own) and _DATED.sub("", signer) not in own

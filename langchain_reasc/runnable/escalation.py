@@ -6,7 +6,6 @@ The order of asking is in :mod:`~langchain_reasc.runnable.loop`.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from langchain_core.language_models import LanguageModelInput
@@ -31,7 +30,7 @@ from langchain_reasc.method.decision import Reason
 from langchain_reasc.method.stopping import Cap
 from langchain_reasc.models.fingerprint import check_fingerprint
 from langchain_reasc.models.prepared import PreparedModel
-from langchain_reasc.models.thinking import begins_with_thought, is_signed_by_another, without_thoughts
+from langchain_reasc.models.thinking import begins_with_thought, has_thoughts, is_signed_by_another, without_thoughts
 from langchain_reasc.runnable.result import ReASCResult, SampledResponse, Usage
 from langchain_reasc.threads import in_event_loop
 
@@ -265,17 +264,19 @@ def as_readable(
     ]
     if not model.must_think:
         return model, readable
-    turn = _last_turn(readable)
-    if not _lacks_thoughts(turn):
+    turn = _open_turn(readable)
+    if not _lacks_thoughts(readable[turn]):
         return model, readable
-    earlier = readable[: len(readable) - len(turn)]
-    return model.without_thinking(), [*earlier, *map(without_thoughts, turn)]
+    readable[turn] = map(without_thoughts, readable[turn])
+    return model.without_thinking(), readable
 
 
 def _is_foreign(message: AIMessage, asked: Asked, model: PreparedModel) -> bool:
     """Return whether another model wrote a message, as far as that is known and matters."""
     writer = _writer(message)
-    return is_signed_by_another(message, model.names) if writer is None else writer != asked
+    if writer is not None:
+        return writer != asked
+    return has_thoughts(message) and is_signed_by_another(message, model.names)
 
 
 def _writer(message: AIMessage) -> Asked | None:
@@ -284,10 +285,15 @@ def _writer(message: AIMessage) -> Asked | None:
     return writer
 
 
-def _last_turn(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return the end of a history that has only calls of tools and their results."""
-    turn = takewhile(lambda one: isinstance(one, AIMessage | ToolMessage), reversed(messages))
-    return [*turn][::-1]
+def _open_turn(messages: Sequence[BaseMessage]) -> slice:
+    """Return where the calls of tools stand that the model goes on from; empty if the last response called none."""
+    end = next((at for at in range(len(messages), 0, -1) if isinstance(messages[at - 1], AIMessage)), 0)
+    last = messages[end - 1]
+    start = end
+    if isinstance(last, AIMessage) and last.tool_calls:
+        while start and isinstance(messages[start - 1], AIMessage | ToolMessage):
+            start -= 1
+    return slice(start, end)
 
 
 def _lacks_thoughts(turn: Sequence[BaseMessage]) -> bool:

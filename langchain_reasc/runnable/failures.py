@@ -55,7 +55,7 @@ def log_failure(large: Large, name: Asked, error: Exception) -> None:
     reason = _reason(error)
     if name == "large":
         text = (
-            f"the large model (escalate_to) failed ({reason}), so the small model answers, although it is contested; "
+            f"the large model (escalate_to) failed ({reason}), so the small model answers, even if its votes differ; "
             "on_undecided='raise' raises the error instead"
         )
     else:

@@ -192,13 +192,14 @@ def test_settings_of_one_provider_do_not_reach_another(
         assert "get_weather" in sent
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(("small", "large", "settings", "sent"), SHARED, ids=str)
+@pytest.mark.parametrize(
+    ("small", "large", "settings", "sent", "way"),
+    [(*case, way) for case in SHARED for way in WAYS if case[0] == case[1] or not way.endswith("call")],
+    ids=str,
+)
 def test_settings_reach_a_large_model_that_knows_them(
     agents: Any, small: str, large: str, settings: Any, sent: str, way: str
 ) -> None:
-    if small != large and way.endswith("call"):
-        pytest.skip("only bind_tools has a form for each provider")
     with ExitStack() as stack:
         pair = Pair(stack, small, large)
         message = asked(agents, way, pair, settings)
@@ -313,7 +314,8 @@ def test_a_thinking_small_claude_goes_on_after_a_step_of_the_large_model(agents:
         assert kinds[:2] == ["enabled"] * 2 and "enabled" not in kinds[2:5]
 
 
-def test_a_turn_of_both_is_sent_without_any_thought(agents: Any) -> None:
+@pytest.mark.parametrize("reminder", [None, "hurry"])
+def test_a_turn_of_both_is_sent_without_any_thought(agents: Any, reminder: str | None) -> None:
     """A step of the large model's own, one of the small model's, and the large one again."""
     history = [
         HumanMessage(ASKED),
@@ -329,6 +331,7 @@ def test_a_turn_of_both_is_sent_without_any_thought(agents: Any) -> None:
             response_metadata={"reasc": {"answered_by": "small"}},
         ),
         ToolMessage("sunny", tool_call_id="c2"),
+        *([HumanMessage(reminder)] if reminder else []),
     ]
     before = [message.model_copy(deep=True) for message in history]
     with serving(Asking(steps=3)) as one, serving(Thinker("Basel", steps=3)) as other:
