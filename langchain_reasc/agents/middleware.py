@@ -20,6 +20,8 @@ from langchain_reasc.answers import extractor, schemas_of
 from langchain_reasc.calibration import Calibration, ConsensusCalibrator
 from langchain_reasc.complaints import suggestion, warn_once
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
+from langchain_reasc.models.wrappers import leaves
+from langchain_reasc.runnable.escalation import ASKED_ONCE
 from langchain_reasc.runnable.options import Calibrator, VoteOptions, question_id
 from langchain_reasc.runnable.question import CallBudget, SpendingListener
 from langchain_reasc.runnable.setup import LEARNING
@@ -182,7 +184,8 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
       budget, but each inner try is limited by what was left before the first.
     - With fallbacks outside (before this one), the fallback's responses are voted on too. Fallbacks inside replace the
       voting model by the plain fallback: its single response is used, and the budget does not count it.
-    - Middleware that chooses the model belongs outside. Inside it would replace the voting model by a plain one.
+    - Middleware that chooses the model belongs outside. Inside it would replace the voting model by a plain one. If it
+      chooses the model of ``escalate_to``, that is asked once, or votes if it is a ReASC model.
     - Middleware that checks the model's class, such as prompt caching of a provider, sees the agent's own model.
     - Summarisation, human approval, call limits and PII middleware work before or after the model call, and only on the
       winner, so their place does not matter. A call limit counts one call per step, however many samples.
@@ -330,7 +333,13 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         return request.override(model=_binding_to(request.model, voting))
 
     def _voting_model(self, model: BaseChatModel, options: dict[str, Any]) -> ChatReASC:
-        """Return the model that votes. It goes on with what earlier calls of the same model have learned."""
+        """Return the model that votes. It goes on with what earlier calls of the same model have learned.
+
+        If the agent's model is the larger one, as a router or a fallback chose it, it is asked alone.
+        """
+        larger = options.get("escalate_to")
+        if larger is not None and (model is larger or any(leaf.model is model for leaf in leaves(larger, {}))):
+            return _large_alone(model, options)
         if not self._learns:
             return ChatReASC(model=model, **options)
         voting = ChatReASC(model=model, **options)
@@ -392,6 +401,17 @@ def _checked(given: VoteOptions) -> tuple[dict[str, Any], ChatReASC]:
     if trial.larger is not None:  # made once, if it is a name
         options["escalate_to"] = trial.larger
     return options, trial
+
+
+def _large_alone(model: BaseChatModel, options: Mapping[str, Any]) -> ChatReASC:
+    """Return the larger of two models to be asked without the other: once, as a contested step does, or as it votes."""
+    if isinstance(model, ChatReASC):
+        alone = model.model_copy()
+    else:
+        alone_options = {**options, **ASKED_ONCE, "model": model}
+        alone = ChatReASC(**alone_options)
+    alone._asked = "large"
+    return alone
 
 
 def _binding_to(model: BaseChatModel, voting: ChatReASC) -> BaseChatModel:

@@ -33,7 +33,9 @@ from langchain_reasc.exceptions import ConfigurationError, missing_extra
 from langchain_reasc.models.contract import ParallelSampler
 from langchain_reasc.models.integrations import is_known
 from langchain_reasc.models.refusal import LOGPROBS_REQUEST, SERVER_MEMORY, LogprobsRequest, logprobs_memory
+from langchain_reasc.models.settings import NEUTRAL, share_a_client
 from langchain_reasc.models.stated import ask_for_confidence
+from langchain_reasc.models.thinking import must_think, without_thinking, without_thinking_setting
 from langchain_reasc.models.usage import estimated_prompt
 from langchain_reasc.models.wrappers import (
     PASSED_THROUGH,
@@ -42,6 +44,7 @@ from langchain_reasc.models.wrappers import (
     PerConfig,
     is_configurable,
     leaves,
+    name_of_model,
     rewrap,
     streams,
     wrapped_runnables,
@@ -54,6 +57,10 @@ ModelOrName = Runnable[LanguageModelInput, Any] | str
 _GREEDY: Final = 1e-6  # ChatGroq turns a temperature of 0 into 1e-8
 _MIXED_SEEDS: Final = (
     "the seed is the same for every sample, since models that fall back on one another name it differently"
+)
+_NOT_THINKING: Final = (
+    "thinking was switched off for this step: while the model thinks, its server refuses tool calls without thoughts, "
+    "such as another model's"
 )
 _REGISTER: Final = "if it returns some, say so with langchain_reasc.register_integration"
 
@@ -125,6 +132,37 @@ class PreparedModel:
     @cached_property
     def _leaves(self) -> Sequence[Leaf]:
         return tuple(leaves(self.model, self.kwargs))
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the chat models inside, as their providers know them."""
+        return [name for leaf in self._leaves if (name := name_of_model(leaf.model))]
+
+    def shares_client_with(self, other: "PreparedModel") -> bool:
+        """Return whether another model takes the settings that were written for this one."""
+        return share_a_client(self._leaves, other._leaves)
+
+    def settings_for(self, other: "PreparedModel", settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings of a call, which were written for this model, that another model understands."""
+        shared = self.shares_client_with(other)
+        return {name: value for name, value in settings.items() if shared or name in NEUTRAL}
+
+    @property
+    def must_think(self) -> bool:
+        """Whether it refuses steps of a tool loop without thoughts."""
+        return any(map(must_think, self._leaves))
+
+    def without_thinking(self) -> "PreparedModel":
+        """Return the same model with thinking switched off."""
+        prepare_live = self.prepare_live
+        return replace(
+            self,
+            model=without_thinking(self.model),
+            kwargs=without_thinking_setting(self.kwargs),
+            later=without_thinking_setting(self.later),
+            notices=(*self.notices, _NOT_THINKING),
+            prepare_live=prepare_live and (lambda read: prepare_live(read).without_thinking()),
+        )
 
     @property
     def signals(self) -> tuple[str, ...] | None:

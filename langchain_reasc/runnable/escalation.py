@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 from langchain_core.runnables.config import merge_configs
@@ -29,6 +29,8 @@ from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.decision import Reason
 from langchain_reasc.method.stopping import Cap
 from langchain_reasc.models.fingerprint import check_fingerprint
+from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.models.thinking import begins_with_thought, has_thoughts, is_signed_by_another, without_thoughts
 from langchain_reasc.runnable.result import ReASCResult, SampledResponse, Usage
 from langchain_reasc.threads import in_event_loop
 
@@ -43,7 +45,7 @@ Prices = tuple[tuple[float, float], tuple[float, float]]
 """Dollars for a million prompt tokens and a million generated tokens, of the small model and of the large one."""
 _Spent = tuple[tuple[SampledResponse, ...], Usage]
 """The samples of a question, and what they cost."""
-_ALONE: Final[dict[str, Any]] = {
+ASKED_ONCE: Final[dict[str, Any]] = {
     "escalate_to": None,
     "rule": Cap(1),
     "max_samples": 1,
@@ -197,7 +199,7 @@ def _asked(
     # Not of a wrapper: fallbacks pass on the attributes of their first model, and would be lost.
     if not hasattr(type(own), "_model_field"):
         alone = BaseModel.__copy__(options)
-        alone.__dict__.update(_ALONE | {"model": model})
+        alone.__dict__.update(ASKED_ONCE | {"model": model})
         return type(small).from_options(alone, model, quiet=quiet), True, {"arguments": {}, "config": {}}
     given: Setup = own._setup
     if given.large is not None:
@@ -248,21 +250,57 @@ def prices_of(ratio: float | Prices) -> Prices:
     return prices
 
 
-def messages_for(asked: Asked, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return a history as one of the two models may read it.
+def as_readable(
+    asked: Asked, model: PreparedModel, messages: Sequence[BaseMessage]
+) -> tuple[PreparedModel, list[BaseMessage]]:
+    """Return one of two models, and a history as this model may read it.
 
     What the other model wrote keeps its text and its calls. Its signed reasoning and its ids mean nothing to this one,
-    and many providers refuse them.
+    and many providers refuse them. The same goes for thoughts that a third model signed, before there were two. A model
+    that refuses tool calls without thoughts does not think in this step.
     """
-    return [
-        _plain(one) if isinstance(one, AIMessage) and _writer(one) not in (None, asked) else one for one in messages
+    readable = [
+        _plain(one) if isinstance(one, AIMessage) and _is_foreign(one, asked, model) else one for one in messages
     ]
+    if not model.must_think:
+        return model, readable
+    turn = _open_turn(readable)
+    if not _lacks_thoughts(readable[turn]):
+        return model, readable
+    readable[turn] = map(without_thoughts, readable[turn])
+    return model.without_thinking(), readable
+
+
+def _is_foreign(message: AIMessage, asked: Asked, model: PreparedModel) -> bool:
+    """Return whether another model wrote a message, as far as that is known and matters."""
+    writer = _writer(message)
+    if writer is not None:
+        return writer != asked
+    return has_thoughts(message) and is_signed_by_another(message, model.names)
 
 
 def _writer(message: AIMessage) -> Asked | None:
     account = message.response_metadata.get("reasc")
     writer: Asked | None = account.get("answered_by") if isinstance(account, dict) else None
     return writer
+
+
+def _open_turn(messages: Sequence[BaseMessage]) -> slice:
+    """Return where the calls of tools stand that the model goes on from; empty if the last response called none."""
+    end = next((at for at in range(len(messages), 0, -1) if isinstance(messages[at - 1], AIMessage)), 0)
+    last = messages[end - 1]
+    start = end
+    if isinstance(last, AIMessage) and last.tool_calls:
+        while start and isinstance(messages[start - 1], AIMessage | ToolMessage):
+            start -= 1
+    return slice(start, end)
+
+
+def _lacks_thoughts(turn: Sequence[BaseMessage]) -> bool:
+    """Return whether a turn does not begin with a thought, or has a step without one that another model made."""
+    steps = [one for one in turn if isinstance(one, AIMessage)]
+    lacking = [one for one in steps if not begins_with_thought(one)]
+    return bool(lacking) and (lacking[0] is steps[0] or any(_writer(one) is None for one in lacking))
 
 
 def _plain(message: AIMessage) -> AIMessage:

@@ -19,15 +19,10 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 
 from langchain_reasc.answers import says_nothing
 from langchain_reasc.calibration import DEFAULT_RACE, Escalation, Shadowed
-from langchain_reasc.exceptions import (
-    CalibrationError,
-    ConfigurationError,
-    LogprobsUnavailable,
-    SamplingError,
-    is_control_flow,
-)
+from langchain_reasc.exceptions import ConfigurationError, SamplingError, is_control_flow
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.runnable.escalation import Asked, Escalating, Large, combined, shadowed_row
+from langchain_reasc.runnable.failures import both_failed, is_wrong_call, log_failure
 from langchain_reasc.runnable.plan import Plan, plan_by_course
 from langchain_reasc.runnable.question import CallBudget, DeservesVote, Question, concluded
 from langchain_reasc.runnable.request import Request
@@ -129,7 +124,8 @@ async def _escalated(question: Question, escalating: Escalating) -> ReASCResult:
     """Answer with one of two models: the small one, unless it is contested, or the large one, unless it fails.
 
     Raises:
-        Exception: the error of the large model, if the small one has no answer, or with ``on_undecided="raise"``.
+        Exception: the error of the large model, if the small one has no answer, or with ``on_undecided="raise"``; of
+            either model, if the call itself is wrong.
     """
     large, request, raises = escalating.large, escalating.request, escalating.request.setup.options.on_undecided
     result, asked = await _tried(question), dict[Asked, list[ReASCResult]]()
@@ -151,12 +147,19 @@ async def _escalated(question: Question, escalating: Escalating) -> ReASCResult:
     elif isinstance(result, Exception) and raises != "raise" and (budget := question.rest_of_budget):
         plan = plan_by_course(request.setup.options, DEFAULT_RACE, None)
         small = await _tried(await _ask_beside(question, request, budget, plan=plan, **escalating.options))
-        if not isinstance(small, Exception):
+        if isinstance(small, Exception):
+            failed["small"] = small
+        else:
             asked["small"] = [small]
     if isinstance(result, Exception):
+        if "small" in failed:
+            raise both_failed(failed["small"], result)
         if "small" not in asked or raises == "raise":
             raise result
+        log_failure(large, "large", result)
         return combined(large, question, asked, "small", notices, None, failed={"large": result})
+    if "small" in failed:
+        log_failure(large, "small", failed["small"])
     asked["large"] = [result]
     course = escalating.course
     if course and course.known and course.shadowed and result.decision.reason != "alone":
@@ -244,8 +247,8 @@ async def _tried(question: Question) -> ReASCResult | Exception:
 
 def _other_may_answer(question: Question, error: Exception) -> bool:
     """Return whether the other model may answer, although a question failed with an error."""
-    told = isinstance(error, ConfigurationError | CalibrationError | LogprobsUnavailable)
-    return not (told or is_control_flow(error) or question.request.cutoff.given_up or question.passed_on)
+    is_over = question.request.cutoff.given_up or question.passed_on
+    return not (is_wrong_call(error) or is_control_flow(error) or is_over)
 
 
 async def _sample(question: Question) -> None:

@@ -287,6 +287,7 @@ class Question:
         figures = {
             **({} if id is None else {"id": id, "kind": self.request.kind}),
             "method": self.plan.rule.name,
+            **({} if self.request.asked is None else {"answered_by": self.request.asked}),
             "samples": decision.samples,
             "launched": len(samples),
             "failed": [one.status for one in samples].count("failed"),

@@ -11,7 +11,8 @@ from langchain_core.runnables.config import merge_configs
 
 from langchain_reasc.answers import units_are_loaded
 from langchain_reasc.models.prepared import to_messages
-from langchain_reasc.runnable.escalation import Asked, messages_for
+from langchain_reasc.models.settings import without_cache_marks
+from langchain_reasc.runnable.escalation import Asked, as_readable
 from langchain_reasc.runnable.plan import Plan
 from langchain_reasc.runnable.setup import Setup, running_fingerprint
 from langchain_reasc.sampling import Cutoff, QuestionClock
@@ -27,7 +28,8 @@ class Request:
         kwargs: passed to every call of the model.
         is_async: whether it is answered in an event loop.
         cutoff: tells when the whole call is given up.
-        large_kwargs: passed to every call of the large model instead; None for the same.
+        large_kwargs: passed to every call of the large model instead, as far as it understands them; None for the same.
+        asked: which of two models this is; None for the small one if there is a large one, else the only one.
 
     Raises:
         ConfigurationError: a chat model does not accept this input.
@@ -44,16 +46,18 @@ class Request:
         is_async: bool = False,
         cutoff: Cutoff | None = None,
         large_kwargs: Mapping[str, Any] | None = None,
+        asked: Asked | None = None,
     ) -> None:
         self.setup, self.config, self.is_async = setup, config, is_async
-        self.asked: Asked | None = "small" if setup.large else None
+        self.asked: Asked | None = "small" if setup.large else asked
         self._large_kwargs = kwargs if large_kwargs is None else large_kwargs
         self.clock = QuestionClock(question=setup.options.timeout, sample=setup.options.sample_timeout)
         self.model = setup.model.resolved(config, kwargs)
         if self.model.no_logprobs:
             setup.require_confidence(self.model)
-        self._given = to_messages(value)
-        self.messages = messages_for("small", self._given) if setup.large else self._given
+        self._given = self.messages = to_messages(value)
+        if self.asked:
+            self.model, self.messages = as_readable(self.asked, self.model, self._given)
         self.cutoff = cutoff or Cutoff()
         self.prompt_tokens: int | None = None
 
@@ -84,12 +88,15 @@ class Request:
         """Return the request as it is put to the large model, in what is left of the time."""
         large = self.setup.large
         assert large is not None
-        kwargs = {**large.arguments, **(self._large_kwargs or {})}
-        messages = messages_for("large", self._given)
         config = merge_configs(large.config, self.config) if large.config else self.config
-        asked = Request(large.setup, messages, config, kwargs, is_async=self.is_async, cutoff=self.cutoff)
-        asked.clock, asked.asked = self.clock, "large"
-        return asked
+        model = large.setup.model.resolved(config)
+        kwargs = {**large.arguments, **self.model.settings_for(model, self._large_kwargs or {})}
+        messages = self._given if self.model.shares_client_with(model) else without_cache_marks(self._given)
+        request = Request(
+            large.setup, messages, config, kwargs, is_async=self.is_async, cutoff=self.cutoff, asked="large"
+        )
+        request.clock = self.clock
+        return request
 
     @property
     def reads_in_thread(self) -> bool:

@@ -13,6 +13,7 @@ from pydantic import ConfigDict
 from langchain_reasc.answers import json_object
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.chunks import chunks_of
+from langchain_reasc.models.settings import bindable
 from langchain_reasc.models.wrappers import leaves
 from langchain_reasc.runnable.batch import ONE_INPUT_ONLY, Batch, Outcome
 from langchain_reasc.runnable.binding import one_method, replace_model, with_bound
@@ -138,7 +139,11 @@ class ReASCRunnable(Options, RunnableSerializable[LanguageModelInput, AIMessage]
         Raises:
             ConfigurationError: there is no chat model to bind them to.
         """
-        return self._bound(lambda model: model.bind_tools(tools, **kwargs))._checking_calls(tools)
+
+        def bound(model: Any) -> Any:
+            return model.bind_tools(tools, **bindable(kwargs, self.sampled, model, "bind_tools"))
+
+        return self._bound(bound)._checking_calls(tools)
 
     def with_structured_output(
         self, schema: Any = None, *, include_raw: bool = False, **kwargs: Any
@@ -164,7 +169,12 @@ class ReASCRunnable(Options, RunnableSerializable[LanguageModelInput, AIMessage]
                 "parser behind: ReASCRunnable(model=..., answer=json_object(by_field=True)) | JsonOutputParser()"
             )
         kwargs = one_method([self.sampled, self.larger]) | kwargs
-        made = self._bound(lambda model: model.with_structured_output(schema, **kwargs))
+
+        def bound(model: Any) -> Any:
+            own = bindable(kwargs, self.sampled, model, "with_structured_output")
+            return model.with_structured_output(schema, **own)
+
+        made = self._bound(bound)
         if "answer" not in self.model_fields_set:
             typed = schema is None or isinstance(schema, Mapping) or is_basemodel_subclass(schema)
             votes = json_object(by_field=True, schema=schema if typed else convert_to_json_schema(schema))

@@ -5,8 +5,9 @@ from contextlib import ExitStack
 from typing import Annotated, Any
 
 import pytest
+from langchain.agents.middleware import AgentMiddleware, ModelFallbackMiddleware, ModelRetryMiddleware
 from langchain_core.load import dumps, load
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import AfterValidator, BaseModel
 from runnable.fakes import PROMPT_TOKENS, Reply, Scripted
@@ -130,6 +131,87 @@ def test_a_budget_counts_what_failed(agents: Any) -> None:
     state = agents.ask(agent, None, config=THREAD)
     assert by(state) == ["large", "small"] and samples_of(state) == [3, 1]
     assert spent(agent)["samples"] == 3 + 3 + 1
+
+
+class Routing(AgentMiddleware):
+    """Picks the model of each step, the last one for all beyond."""
+
+    def __init__(self, *models: Any) -> None:
+        self.models = models
+
+    def _routed(self, request: Any) -> Any:
+        step = sum(isinstance(message, AIMessage) for message in request.messages)
+        return request.override(model=self.models[min(step, len(self.models) - 1)])
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return handler(self._routed(request))
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        return await handler(self._routed(request))
+
+
+def votes_itself(model: Scripted) -> Any:
+    return ChatReASC(model=model, max_samples=4)
+
+
+@pytest.mark.parametrize("calibration", [None, "online"])
+@pytest.mark.parametrize(
+    ("wrapped", "samples"),
+    [(lambda model: model, 1), (lambda model: model.with_retry(), 1), (votes_itself, 3)],
+    ids=["plain", "retry", "votes"],
+)
+def test_a_router_that_picks_the_large_model_asks_that_alone(
+    agents: Any, wrapped: Any, samples: int, calibration: Any
+) -> None:
+    one, other = small(CONTESTED), large()
+    escalate_to = wrapped(other)
+    picked = escalate_to if isinstance(escalate_to, ChatReASC) else other
+    votes = ReASCMiddleware(escalate_to=escalate_to, calibration=calibration, concurrency=1, max_run_samples=50)
+    agent = agent_of(one, Routing(picked, one), votes, checkpointer=InMemorySaver())
+    state = agents.ask(agent, config=THREAD)
+    assert by(state)[0] == "large" and samples_of(state)[0] == samples
+    assert state["messages"][1].tool_calls[0]["args"] == {"city": "Oslo"}
+    assert spent(agent)["samples"] == sum(samples_of(state)) == len(one.log.calls) + len(other.log.calls)
+    assert spent(agent)["tokens"] == spent_on(state) == billed(one) + billed(other)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_fallback_to_the_large_model_asks_that_alone(agents: Any, stream: bool) -> None:
+    """Both models fail in the first try; the fallback's is another."""
+    tries = iter([DOWN])
+    other = Scripted(script=lambda last, index: next(tries, weather("Oslo")) if last == ASKED else Reply("so it is"))
+    middleware = [ModelFallbackMiddleware(other), ReASCMiddleware(escalate_to=other)]
+    agent = agent_of(small([DOWN], [DOWN]), *middleware, checkpointer=InMemorySaver())
+    if stream:
+        agents.stream(agent, THREAD, stream_mode="messages")
+    else:
+        agents.ask(agent, config=THREAD)
+    state = agent.get_state(THREAD).values
+    assert by(state) == ["large", "large"] and state["messages"][1].tool_calls[0]["args"] == {"city": "Oslo"}
+
+
+@pytest.mark.parametrize("other", [ModelRetryMiddleware(max_retries=1, initial_delay=0, on_failure="error"), None])
+def test_the_errors_of_both_models_and_of_a_fallback_are_the_providers_own(agents: Any, other: Any) -> None:
+    of_large = large([Reply("", error=TimeoutError("the large one is slow"))])
+    fallback = [] if other else [ModelFallbackMiddleware(of_large)]
+    both = [*fallback, *([other] if other else []), ReASCMiddleware(escalate_to=of_large)]
+    with pytest.raises(TimeoutError, match="the large one is slow") as caught:
+        agents.ask(agent_of(small([DOWN]), *both))
+    if other:
+        assert len(of_large.log.calls) == 2, "and is repeated"
+        assert "ConnectionError('down')" in "".join(caught.value.__notes__)
+
+
+def test_each_model_knows_what_a_router_had_the_other_write(agents: Any) -> None:
+    thought: Any = [{"type": "thinking", "thinking": "hm", "signature": "S"}]
+    call = [{"name": "get_weather", "args": {"city": "Oslo"}, "id": "c1"}]
+    said = AIMessage(thought, tool_calls=call, response_metadata={"reasc": {"answered_by": "small"}})
+    history = [HumanMessage(ASKED), said, ToolMessage("sunny", tool_call_id="c1")]
+    one, other = small(PARIS), large()
+    agents.ask(agent_of(one, Routing(other), ReASCMiddleware(escalate_to=other)), {"messages": history})
+    read = other.log.prompts[0][1]
+    assert (read.content, read.tool_calls[0]["id"]) == ("", "c1")
+    assert not one.log.calls
 
 
 def test_handlers_hear_of_one_call_with_the_bill_of_both(agents: Any, runs: Any) -> None:

@@ -4,19 +4,29 @@ import copy
 import pickle
 import threading
 import time
+import traceback
 from typing import Any
 
 import pytest
 from langchain_core.callbacks import UsageMetadataCallbackHandler
+from langchain_core.exceptions import ContextOverflowError, ModelAuthenticationError, ModelRateLimitError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import ConfigurableField
+from pydantic import BaseModel, ValidationError
 from sampling.tracers import Runs
 
 from langchain_reasc import ASC, ChatReASC, ReASCRunnable
 from langchain_reasc.answers import free_text
 from langchain_reasc.calibration import SupportCurve
-from langchain_reasc.exceptions import ConfigurationError, SamplingError, Undecided
+from langchain_reasc.complaints import warn_once
+from langchain_reasc.exceptions import (
+    ConfigurationError,
+    ModelClosedError,
+    ModelFileError,
+    SamplingError,
+    Undecided,
+)
 from langchain_reasc.method import FiniteHorizon, FirstConfident, Race
 
 from .conftest import cancelled
@@ -167,6 +177,103 @@ def test_a_small_model_that_is_down_is_named_beside_the_answer(runner: Any) -> N
     assert account["models"]["small"] | {"cost": 0} == {
         "answer": None, "evidence": {}, "reason": "failed", "launched": 2, "input": 0, "output": 0, "cost": 0
     }  # fmt: skip
+
+
+class Place(BaseModel):
+    at: int
+
+
+def invalid() -> ValidationError:
+    with pytest.raises(ValidationError) as caught:
+        Place.model_validate({})
+    return caught.value
+
+
+WRONG_CALLS = [
+    TypeError("create() got an unexpected keyword argument 'cache_control'"),
+    AttributeError("no such method"),
+    NotImplementedError("no tools"),
+    ImportError("not installed"),
+    invalid(),
+    ConfigurationError("wrong"),
+    ModelClosedError("closed"),
+    ModelFileError("truncated"),
+]
+
+
+@pytest.mark.parametrize("error", WRONG_CALLS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize(("wrong", "calibration"), [("small", None), ("large", None), ("large", "online")])
+@pytest.mark.parametrize("kind", [ReASCRunnable, ChatReASC])
+@pytest.mark.parametrize("call", ["invoke", "stream"])
+def test_a_wrong_call_is_raised_and_not_answered_by_the_other_model(
+    runner: Any, error: Exception, wrong: str, calibration: Any, kind: Any, call: str
+) -> None:
+    models = {"small": saying("1", "2"), "large": saying("9"), wrong: saying(Reply("", error=error))}
+    reasc = kind(model=models["small"], escalate_to=models["large"], calibration=calibration, answer="auto")
+    with pytest.raises((SamplingError, type(error))) as caught:
+        getattr(runner, call)(reasc, "q")
+    raised = caught.value
+    assert raised is error if kind is ChatReASC else error in (raised, *getattr(raised, "failures", ()))
+
+
+class Refusal(Exception):
+    """What a provider's client raises of a server's answer."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__("sk-secret at http://internal")
+        self.status_code = status
+
+
+@pytest.mark.parametrize(("failed", "calibration"), [("small", None), ("large", None), ("large", "online")])
+@pytest.mark.parametrize(
+    "error", [Refusal(401), Refusal(429), Refusal(503), ConnectionError("http://internal")], ids=repr
+)
+def test_a_failed_model_is_logged_once_for_each_reason(
+    runner: Any, caplog: pytest.LogCaptureFixture, error: Exception, failed: str, calibration: Any
+) -> None:
+    warn_once.cache_clear()
+    replies = {"first": Reply("", error=error), "later": Reply("", error=Refusal(500))}
+    flaky = Scripted(script=lambda question, index: replies[question])
+    models = {"small": saying("1", "2"), "large": saying("9"), failed: flaky}
+    reasc = pair(models["small"], models["large"], calibration=calibration)
+    for question in ("first", "first", "later", "first"):
+        assert runner.account(reasc, question)["answered_by"] != failed
+    logged = [one.getMessage() for one in caplog.records if f"the {failed} model" in one.getMessage()]
+    assert len(logged) == 2, logged
+    status = getattr(error, "status_code", None)
+    assert type(error).__name__ in logged[0] and (status is None or str(status) in logged[0])
+    assert "internal" not in caplog.text and "secret" not in caplog.text
+
+
+@pytest.mark.parametrize("calibration", [None, "online"])
+@pytest.mark.parametrize("kind", [ReASCRunnable, ChatReASC])
+@pytest.mark.parametrize(
+    ("small", "large", "raised"),
+    [
+        (ConnectionError("of small"), TimeoutError("of large"), "large"),
+        (ModelRateLimitError("of small"), ModelAuthenticationError("of large"), "small"),
+        (ModelAuthenticationError("of small"), ModelRateLimitError("of large"), "large"),
+        (ContextOverflowError("of small"), ContextOverflowError("of large"), "large"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else type(one).__name__,
+)
+def test_the_error_of_two_failed_models_tells_of_both(
+    runner: Any, small: Exception, large: Exception, raised: str, kind: Any, calibration: Any
+) -> None:
+    errors = {"small": small, "large": large}
+    for error in errors.values():
+        error.__dict__.pop("__notes__", None)
+    models = {name: saying(Reply("", error=error)) for name, error in errors.items()}
+    reasc = kind(model=models["small"], escalate_to=models["large"], calibration=calibration, answer="auto")
+    with pytest.raises((SamplingError, type(errors[raised]))) as caught:
+        runner.invoke(reasc, "q")
+    told = "".join(traceback.format_exception(caught.value))
+    assert "of small" in told and "of large" in told
+    if kind is ChatReASC:
+        assert caught.value is errors[raised], "whose class retries and fallbacks know"
+    elif isinstance(caught.value, SamplingError):
+        assert "of small" in str(caught.value) and "of large" in str(caught.value)
+        assert caught.value.failures[0] is errors[raised]
 
 
 @pytest.mark.parametrize(("undecided", "expected"), [("answer", None), ("abstain", ""), ("raise", Undecided)])

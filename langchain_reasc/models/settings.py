@@ -1,0 +1,75 @@
+"""Which settings of one chat model's calls another chat model understands.
+
+LangChain's chat models hand settings that they do not know to their provider's client, which raises a TypeError. So a
+setting written for one model goes to another only if that knows it, too.
+"""
+
+import inspect
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage
+
+from langchain_reasc.models.wrappers import AnyRunnable, Leaf, leaves
+
+NEUTRAL: Final = frozenset(
+    {
+        "stop",
+        "tools",
+        "tool_choice",
+        "response_format",
+        "ls_structured_output_format",
+        "structured_output_format",
+    }
+)
+"""Settings that have the same meaning for the chat models of all providers."""
+_CACHE_MARK: Final = "cache_control"
+
+
+def share_a_client(one: Iterable[Leaf], other: Iterable[Leaf]) -> bool:
+    """Return whether settings for the first model in ``one`` suit every model in ``other``.
+
+    They do if both have a class of chat models in common, as ``ChatOpenAI`` and ``AzureChatOpenAI`` have
+    ``BaseChatOpenAI``.
+    """
+    first, others = next(iter(one), None), list(other)
+    return first is not None and bool(others) and all(_are_related(first.model, leaf.model) for leaf in others)
+
+
+def _are_related(one: BaseChatModel, other: BaseChatModel) -> bool:
+    shared = {*type(one).__mro__} & {*type(other).__mro__}
+    return any(issubclass(kind, BaseChatModel) and kind is not BaseChatModel for kind in shared)
+
+
+def bindable(settings: Mapping[str, Any], written_for: AnyRunnable, model: AnyRunnable, method: str) -> dict[str, Any]:
+    """Return the settings that a chat model's method for binding understands.
+
+    Args:
+        settings: keyword arguments of the method.
+        written_for: the model that they were given for.
+        model: the chat model, or a ReASC model around it.
+        method: ``bind_tools`` or ``with_structured_output``.
+    """
+    sampled = list(leaves(getattr(model, "sampled", model), {}))
+    if share_a_client(leaves(written_for, {}), sampled):
+        return dict(settings)
+    kind = type(sampled[0].model if sampled else model)
+    known = NEUTRAL | inspect.signature(getattr(kind, method)).parameters.keys()
+    return {name: value for name, value in settings.items() if name in known}
+
+
+def without_cache_marks(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
+    """Return messages without the marks for Anthropic's prompt cache, which other providers refuse."""
+    return [_without_cache_marks(message) for message in messages]
+
+
+def _without_cache_marks(message: BaseMessage) -> BaseMessage:
+    content = message.content
+    if not isinstance(content, list) or not any(isinstance(block, dict) and _CACHE_MARK in block for block in content):
+        return message
+    unmarked = [
+        {name: value for name, value in block.items() if name != _CACHE_MARK} if isinstance(block, dict) else block
+        for block in content
+    ]
+    return message.model_copy(update={"content": unmarked})

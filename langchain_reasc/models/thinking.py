@@ -1,0 +1,84 @@
+"""Thoughts in messages, which only the model that signed them may read, and a Claude that insists on its own.
+
+With ``thinking={"type": "enabled", ...}``, Claude refuses a step of a tool loop in which an assistant message does not
+begin with a thought. Without thinking, Claude refuses a loop with thoughts.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables.base import RunnableBindingBase
+
+from langchain_reasc.models.wrappers import AnyRunnable, Leaf, rewrap, wrapped_runnables
+
+_THOUGHTS: Final = ("thinking", "redacted_thinking", "reasoning")
+_SETTING: Final = "thinking"
+_DATED: Final = re.compile(r"[-@](\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
+"""The end of a model's full name, which providers tell although the short one was asked."""
+
+
+def must_think(leaf: Leaf) -> bool:
+    """Return whether a chat model refuses steps of a tool loop without thoughts."""
+    if not _is_claude(leaf.model):
+        return False
+    setting = getattr(leaf.model, _SETTING, None) or leaf.given(_SETTING)  # the field wins over the call's argument
+    return isinstance(setting, Mapping) and setting.get("type") == "enabled"
+
+
+def without_thinking(model: AnyRunnable) -> AnyRunnable:
+    """Return a model with thinking switched off on each Claude inside it. The copy shares the model's client."""
+    if isinstance(model, BaseChatModel):
+        if not _is_claude(model):
+            return model
+        model_kwargs = without_thinking_setting(getattr(model, "model_kwargs", {}))
+        return model.model_copy(update={_SETTING: None, "model_kwargs": model_kwargs})
+    if isinstance(model, RunnableBindingBase):
+        model = model.model_copy(update={"kwargs": without_thinking_setting(model.kwargs)})
+    wrapped = wrapped_runnables(model)
+    return rewrap(model, [without_thinking(one) for one in wrapped]) if wrapped else model
+
+
+def without_thinking_setting(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings of a call without the one that switches thinking on."""
+    return {name: value for name, value in settings.items() if name != _SETTING}
+
+
+def _is_claude(model: BaseChatModel) -> bool:
+    kinds = type(model).__mro__
+    return any(kind.__name__ == "ChatAnthropic" and kind.__module__.startswith("langchain_anthropic") for kind in kinds)
+
+
+def has_thoughts(message: BaseMessage) -> bool:
+    """Return whether a message has thoughts, which a provider may have signed."""
+    return isinstance(message.content, list) and any(map(_is_thought, message.content))
+
+
+def begins_with_thought(message: BaseMessage) -> bool:
+    """Return whether the first block of a message is a thought."""
+    return bool(message.content) and _is_thought(message.content[0])
+
+
+def without_thoughts(message: BaseMessage) -> BaseMessage:
+    """Return a message without its thoughts."""
+    if not has_thoughts(message):
+        return message
+    kept = [block for block in message.content if not _is_thought(block)]
+    return message.model_copy(update={"content": kept})
+
+
+def _is_thought(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") in _THOUGHTS
+
+
+def is_signed_by_another(message: AIMessage, names: Iterable[str]) -> bool:
+    """Return whether a model with another name than these wrote a message, as far as its metadata tells.
+
+    Providers tell the name in ``response_metadata["model_name"]``; some in ``"model"``.
+    """
+    metadata = message.response_metadata
+    signer = metadata.get("model_name") or metadata.get("model")
+    own = {_DATED.sub("", name) for name in names}
+    return isinstance(signer, str) and bool(own) and _DATED.sub("", signer) not in own

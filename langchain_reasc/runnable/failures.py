@@ -1,0 +1,93 @@
+"""What is done with the error of one of two models: raise, log, or tell beside the other's error."""
+
+from typing import Final
+
+from langchain_core.exceptions import ModelError
+from pydantic import ValidationError
+
+from langchain_reasc.complaints import warn_once
+from langchain_reasc.exceptions import (
+    CalibrationError,
+    ConfigurationError,
+    LogprobsUnavailable,
+    MissingExtraError,
+    ModelClosedError,
+    ModelFileError,
+    SamplingError,
+    UnsupportedProcessorError,
+)
+from langchain_reasc.runnable.escalation import Asked, Large
+
+_WRONG_CALL: Final = (
+    ConfigurationError,
+    CalibrationError,
+    LogprobsUnavailable,
+    MissingExtraError,
+    ModelFileError,
+    ModelClosedError,
+    UnsupportedProcessorError,
+    TypeError,
+    AttributeError,
+    NotImplementedError,
+    ImportError,
+    ValidationError,
+)
+"""Our errors, and those by which a provider's client refuses a call before any server is asked."""
+
+
+def is_wrong_call(error: Exception) -> bool:
+    """Return whether the call itself is wrong, so that asking the model again would never help.
+
+    A server that refuses, is busy or cannot be reached is another matter.
+    """
+    failures = error.failures if type(error) is SamplingError else ()
+    return any(isinstance(one, _WRONG_CALL) for one in (error, *failures))
+
+
+def log_failure(large: Large, name: Asked, error: Exception) -> None:
+    """Log that a model failed, once for each kind of failure. The text of the error may have secrets, and is left out.
+
+    Args:
+        large: the large model, which the log is about.
+        name: the model that failed.
+        error: what it failed with.
+    """
+    reason = _reason(error)
+    if name == "large":
+        text = (
+            f"the large model (escalate_to) failed ({reason}), so the small model answers, even if its votes differ; "
+            "on_undecided='raise' raises the error instead"
+        )
+    else:
+        text = f"the small model failed ({reason}), so the large model (escalate_to) answers"
+    warn_once(f"{text}. failed_because in response_metadata['reasc'] says more", id(large.setup.model.origin))
+
+
+def _reason(error: Exception) -> str:
+    """Return the class of a failure, and the status that a server answered with."""
+    first = error.failures[0] if isinstance(error, SamplingError) and error.failures else error
+    status = getattr(first, "status_code", None) or getattr(getattr(first, "response", None), "status_code", None)
+    return type(first).__name__ if status is None else f"{type(first).__name__}, status {status}"
+
+
+def both_failed(small: Exception, large: Exception) -> Exception:
+    """Return the error to raise if both models failed. It keeps its class, and also tells of the other.
+
+    That is the large model's error, unless only the small one's is worth a retry.
+    """
+    raised, name, other = large, "small", small
+    if _is_retryable(small) and not _is_retryable(large):
+        raised, name, other = small, "large", large
+    text = f"the {name} model failed, too: {other}"
+    if type(raised) is not SamplingError:
+        raised.add_note(text)
+        return raised
+    both = SamplingError(f"{raised}; {text}", raised.failures)
+    both.__cause__ = raised.__cause__
+    for failure in raised.failures[:1]:  # which ChatReASC raises in its place
+        failure.add_note(text)
+    return both
+
+
+def _is_retryable(error: Exception) -> bool:
+    return isinstance(error, ModelError) and error.is_retryable
