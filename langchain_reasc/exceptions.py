@@ -15,6 +15,7 @@ ReASCError                      (also core's ModelError)
 ├── ServerError                 a model server cannot be used
 │   ├── ServerUnreachable       (also core's ModelConnectionError)   nothing answers at its address
 │   ├── ServerBusy              (also core's ModelAPIError)   it answers, and may serve a later request
+│   ├── ServerTimeout           (also TimeoutError, core's ModelTimeoutError)   it accepts requests, and does not answer
 │   └── ServerRefused           (also core's ModelAuthenticationError)   it refuses the API key
 ├── PoolError                   (also ValueError)   a recorded pool that cannot be read
 ├── MissingExtraError           (also ImportError)   an optional dependency; names the extra
@@ -26,7 +27,8 @@ ReASCError                      (also core's ModelError)
 
 "Core" is langchain-core, whose ``ModelError.is_retryable`` says whether the same call may succeed another time.
 LangChain's retries repeat (and pay for) errors of any other class. So all errors here derive from it, and are not
-retryable, except SampleTimeout, ServerUnreachable, ServerBusy, and a SamplingError with a retryable failure.
+retryable, except SampleTimeout, ServerUnreachable, ServerBusy, ServerTimeout, and a SamplingError with a retryable
+failure.
 """
 
 import pickle
@@ -60,6 +62,7 @@ __all__ = [
     "ServerBusy",
     "ServerError",
     "ServerRefused",
+    "ServerTimeout",
     "ServerUnreachable",
     "Undecided",
     "UnsupportedProcessorError",
@@ -180,6 +183,12 @@ class ServerBusy(ServerError, core.ModelAPIError):
 
     is_retryable = True
     retry_after: float | None = None
+
+
+class ServerTimeout(ServerError, core.ModelTimeoutError, TimeoutError):
+    """A model server accepts requests, and does not answer within the time that they have."""
+
+    is_retryable = True
 
 
 class ServerRefused(ServerError, core.ModelAuthenticationError):

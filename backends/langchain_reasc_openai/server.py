@@ -18,6 +18,7 @@ from langchain_reasc.exceptions import (
     ServerBusy,
     ServerError,
     ServerRefused,
+    ServerTimeout,
     ServerUnreachable,
 )
 from langchain_reasc.files import parse_json
@@ -173,7 +174,7 @@ class Server(Closing):
         body = {**body, "stream": True}
         with self._errors(), self._client.stream("POST", f"{self.url}/chat/completions", json=body) as response:
             if response.status_code == 200:
-                yield _events(response.iter_lines())
+                yield _events(response.iter_lines(), self._timeout)
             else:
                 yield self._checked(response)
 
@@ -209,7 +210,8 @@ class Server(Closing):
         try:
             yield
         except httpx.TimeoutException:
-            raise ServerBusy(f"{self.url} does not answer in time") from None
+            said = f"{self.url} does not answer within {self._timeout:g} s"
+            raise ServerTimeout(f"{said}; if it is loading its model, allow more time (timeout)") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raised = ServerUnreachable if isinstance(error, httpx.TransportError) else ServerError
             raise raised(f"no server at {self.url} ({error or type(error).__name__}); is it running?") from None
@@ -232,8 +234,16 @@ def _read(response: httpx.Response, seconds: float) -> str:
     return body.decode(response.encoding or "utf-8", "replace")
 
 
-def _events(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
+def _events(lines: Iterator[str], seconds: float) -> Iterator[dict[str, Any]]:
+    """Yield the events of a stream.
+
+    Raises:
+        httpx.ReadTimeout: the stream takes longer than the given seconds.
+    """
+    ends = time.monotonic() + seconds
     for line in lines:
+        if time.monotonic() > ends:
+            raise httpx.ReadTimeout("the stream does not end in time")
         data = line.removeprefix("data:").strip() if line.startswith("data:") else ""
         if data == "[DONE]":
             return

@@ -251,7 +251,7 @@ class Servers:
 
     async def token_limit(self) -> str:
         """Return the servers' name for the option that limits tokens, asking the servers if necessary."""
-        return (await asyncio.to_thread(self.chat_model.capabilities)).max_tokens
+        return (await self.chat_model.acapabilities()).max_tokens
 
     async def ready(self) -> bool:
         """Return whether one of the servers answers."""
@@ -310,10 +310,10 @@ def _is_stream(response: aiohttp.ClientResponse) -> bool:
     return "text/event-stream" in response.headers.get("content-type", "")
 
 
-def only_model(url: str, key: Any) -> str | None:
+def only_model(url: str, key: Any, timeout: float) -> str | None:
     """Return the name of a server's model if it has only one."""
     from langchain_reasc_openai.server import Server, base_url
 
-    with Server(base_url(url), api_key=key) as server:
+    with Server(base_url(url), api_key=key, timeout=timeout) as server:
         rows = server.get("/models").rows("data")
     return str(rows[0]["id"]) if len(rows) == 1 and "id" in rows[0] else None

@@ -5,6 +5,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,7 +15,7 @@ from langchain_reasc_openai import RetryPolicy
 from langchain_reasc_server.reading import Bodies
 from servers.exchange import Answer, Exchange, refuses
 
-from .serving import HELLO, SHAPE, TOOL, Front, Said, endless, eventually, front
+from .serving import HELLO, SHAPE, TOOL, Front, Said, endless, events_in, eventually, front
 
 pytestmark = pytest.mark.full
 
@@ -206,6 +207,34 @@ def test_an_upstream_that_is_not_there_is_a_bad_gateway(body: dict[str, Any]) ->
         ready = server.http.get(server.url.replace("/v1", "/health/ready"))
         assert ready.status_code == 503
         assert server.http.get(server.url.replace("/v1", "/health/live")).status_code == 200
+
+
+ASKED = {"model": "tiny", "input": "2 + 2?", "tools": [{**TOOL["function"], "type": "function"}]}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/chat/completions", VOTED),
+        ("/chat/completions", {**VOTED, "stream": True}),
+        ("/responses", {**ASKED, "max_output_tokens": 9}),
+    ],
+)
+def test_requests_to_an_upstream_that_never_answered_all_fail_within_their_own_time(
+    path: str, body: dict[str, Any]
+) -> None:
+    async def silent(exchange: Exchange) -> None:
+        await exchange.hang()
+
+    fields = {"preset": "auto", "stream_chunk_timeout": 1.0}
+    with front(silent, get=silent, fields=fields) as server, ThreadPoolExecutor(4) as threads:
+        begun = time.monotonic()
+        responses = [*threads.map(lambda _: server.post(body, path), range(4))]
+        assert time.monotonic() - begun < 2.5, "and not one after the other"
+        for response in responses:
+            error = events_in(response.text)[-1] if body.get("stream") else response.json()
+            assert response.status_code == (200 if body.get("stream") else 504)
+            assert error["error"]["code"] == "timeout" and "127.0.0.1" not in response.text
 
 
 def test_an_error_that_comes_as_a_reply_is_none() -> None:
