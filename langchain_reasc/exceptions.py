@@ -16,6 +16,7 @@ ReASCError                      (also core's ModelError)
 │   ├── ServerUnreachable       (also core's ModelConnectionError)   nothing answers at its address
 │   ├── ServerBusy              (also core's ModelAPIError)   it answers, and may serve a later request
 │   ├── ServerTimeout           (also TimeoutError, core's ModelTimeoutError)   it accepts requests, and does not answer
+│   ├── ServerMismatch          (also ConfigurationError)   it does not have the named model, or another has another one
 │   └── ServerRefused           (also core's ModelAuthenticationError)   it refuses the API key
 ├── PoolError                   (also ValueError)   a recorded pool that cannot be read
 ├── MissingExtraError           (also ImportError)   an optional dependency; names the extra
@@ -61,6 +62,7 @@ __all__ = [
     "SamplingError",
     "ServerBusy",
     "ServerError",
+    "ServerMismatch",
     "ServerRefused",
     "ServerTimeout",
     "ServerUnreachable",
@@ -183,6 +185,10 @@ class ServerBusy(ServerError, core.ModelAPIError):
 
     is_retryable = True
     retry_after: float | None = None
+
+
+class ServerMismatch(ServerError, ConfigurationError):
+    """A model server does not have the named model, or several servers have different models."""
 
 
 class ServerTimeout(ServerError, core.ModelTimeoutError, TimeoutError):

@@ -10,7 +10,13 @@ from typing import Any, Final, Literal
 
 from pydantic import SecretStr
 
-from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable, ServerBusy, ServerError
+from langchain_reasc.exceptions import (
+    ConfigurationError,
+    LogprobsUnavailable,
+    ServerBusy,
+    ServerError,
+    ServerMismatch,
+)
 from langchain_reasc.models.payloads import Token, read_tokens
 from langchain_reasc.threads import DaemonExecutor, as_they_end
 from langchain_reasc_openai.presets import Capabilities
@@ -75,8 +81,9 @@ def probe(
     if not refresh and (capabilities := known(url, model)):
         return capabilities
     options: dict[str, Any] = {"api_key": api_key, "headers": headers, "timeout": timeout, "proxy": proxy}
-    [ended] = as_they_end([start_probe(url, model, **options)])
-    return ended.result()
+    started = start_probe(url, model, **options)
+    next(as_they_end([started]))
+    return started.result()
 
 
 def start_probe(
@@ -146,8 +153,8 @@ class _Probe:
         """Ask for all capabilities.
 
         Raises:
-            ServerError: the server cannot be reached, refuses the key, or gives no response at all.
-            ConfigurationError: the server has no model of that name.
+            ServerError: the server cannot be reached, refuses the key, gives no response at all, or has no model of
+                that name (:class:`ServerMismatch`).
         """
         self._require_response()
         logprobs, k = self._logprobs()
@@ -185,7 +192,7 @@ class _Probe:
             answer = self._chat()
         listed = self.identity.models
         if answer.status == 404 and listed and self.model not in listed:
-            raise ConfigurationError(
+            raise ServerMismatch(
                 f"{self.server.url} has no model {self.model!r}; it lists {', '.join(map(repr, listed[:20]))}"
             )
         if not (answer.ok and answer.choices):

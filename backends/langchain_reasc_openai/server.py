@@ -17,6 +17,7 @@ from langchain_reasc.exceptions import (
     ConfigurationError,
     ServerBusy,
     ServerError,
+    ServerMismatch,
     ServerRefused,
     ServerTimeout,
     ServerUnreachable,
@@ -297,16 +298,18 @@ def require_same_model(servers: Sequence[Server], model: str) -> None:
         asked = [(server.url, threads.submit(identify, server)) for server in servers]
     urls_of: defaultdict[str, list[str]] = defaultdict(list)
     for url, answer in asked:
-        with suppress(ServerError):
+        try:
             identity = answer.result()
-            if identity.preset.name in _LIST_ALL_NAMES and identity.models and model not in identity.models:
-                raise ConfigurationError(f"{url} serves {', '.join(identity.models[:20])} and not {model!r}")
-            only = next(iter(identity.weights.values())) if len(identity.weights) == 1 else None
-            if weights := identity.weights.get(model, only):
-                urls_of[weights].append(url)
+        except ServerError:
+            continue
+        if identity.preset.name in _LIST_ALL_NAMES and identity.models and model not in identity.models:
+            raise ServerMismatch(f"{url} serves {', '.join(identity.models[:20])} and not {model!r}")
+        only = next(iter(identity.weights.values())) if len(identity.weights) == 1 else None
+        if weights := identity.weights.get(model, only):
+            urls_of[weights].append(url)
     if len(urls_of) > 1:
         which = "; ".join(f"{' and '.join(urls)}: {weights}" for weights, urls in urls_of.items())
-        raise ConfigurationError(
+        raise ServerMismatch(
             f"the servers have different models behind them ({which}); give base URLs of one model, "
             "or a chat model of its own for each"
         )

@@ -74,7 +74,7 @@ class Gateway:
     lifetime: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
     origins: Sequence[str] = ()
     paths: Sequence[str] = ()
-    _readiness: asyncio.Task[bool] | None = None
+    _readiness: asyncio.Task[str | None] | None = None
     _ask_again: float = 0.0
 
     def __post_init__(self) -> None:
@@ -105,13 +105,16 @@ class Gateway:
         async with self.lifetime():
             yield
             await self.upstream.close()
+            await self.solver.close()
 
     async def _ready(self, request: Request) -> Response:
         if self._readiness is None or time.monotonic() > self._ask_again:
             self._ask_again = time.monotonic() + _READY_FOR
-            self._readiness = asyncio.create_task(self.upstream.ready())
-        ready = await asyncio.shield(self._readiness)
-        return JSONResponse({"status": "ready" if ready else "the upstream does not answer"}, 200 if ready else 503)
+            self._readiness = asyncio.create_task(self.solver.not_ready())
+        missing = await asyncio.shield(self._readiness)
+        if missing is not None:
+            return JSONResponse({"status": f"{missing} does not answer, or does not have the model"}, 503)
+        return JSONResponse({"status": "ready"})
 
     async def _metrics(self, request: Request) -> Response:
         learning = await asyncio.to_thread(self.solver.learning)  # which may read its file

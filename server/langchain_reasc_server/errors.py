@@ -11,11 +11,15 @@ from langchain_reasc_openai.errors import retry_after
 from starlette.responses import Response
 
 from langchain_reasc.exceptions import (
+    CalibrationError,
     ConfigurationError,
     FingerprintMismatch,
+    MissingExtraError,
+    ModelError,
     ReASCError,
     SamplingError,
     ServerBusy,
+    ServerMismatch,
     Undecided,
     root_of,
 )
@@ -81,7 +85,7 @@ def refusal_of(error: Exception) -> Refused:
     for types, status, code, message in _OURS:
         if isinstance(error, types):
             if message is not None:
-                _log.warning("%s: %s", message, root_of(error))
+                _log.log(logging.ERROR if status == 500 else logging.WARNING, "%s: %s", message, root_of(error))
             status = 429 if isinstance(error, ServerBusy) and headers else status
             return Refused(status, message or str(error), code=code, headers=headers)
     if isinstance(error, openai.APIError) and error.body:  # said in a response of status 200
@@ -90,12 +94,14 @@ def refusal_of(error: Exception) -> Refused:
         _log.warning("no response: %s", root_of(error))
         return Refused(502, "the upstream gave no usable response", code="upstream_error", headers=headers)
     _log.error("a request failed", exc_info=error)
-    return Refused(500, "an internal error; the server's log says more", code="internal_error")
+    return Refused(500, _INTERNAL, code="internal_error")
 
 
+_INTERNAL: Final = "an internal error; the server's log says more"
 _OURS: Final[tuple[tuple[Any, int, str, str | None], ...]] = (
     (core.ContextOverflowError, 400, "context_length_exceeded", None),
     (Undecided, 422, "undecided", None),
+    (ServerMismatch, 500, "internal_error", _INTERNAL),
     ((ConfigurationError, FingerprintMismatch), 400, "invalid_value", None),
     (NotImplementedError, 400, "unsupported", "this model does not support what the request asks for"),
     ((openai.APITimeoutError, core.ModelTimeoutError, TimeoutError), 504, "timeout", "no answer in time"),
@@ -106,6 +112,7 @@ _OURS: Final[tuple[tuple[Any, int, str, str | None], ...]] = (
         "unreachable",
         "no upstream server can be reached",
     ),
+    ((MissingExtraError, CalibrationError, ModelError), 500, "internal_error", _INTERNAL),
 )
 """Types of errors, with status, code and message (None for the error's own message)."""
 

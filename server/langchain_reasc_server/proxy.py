@@ -1,6 +1,7 @@
 """Serve upstream servers with OpenAI's API: vote on chat completions, and pass everything else through unchanged."""
 
 import asyncio
+import logging
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
@@ -20,11 +21,13 @@ from starlette.requests import Request
 from yarl import URL
 
 from langchain_reasc.agents.chat_model import ChatReASC
+from langchain_reasc.exceptions import ServerError, ServerMismatch
 from langchain_reasc_server.calls import Call, Hear, messages_of
 from langchain_reasc_server.errors import Refused
 from langchain_reasc_server.events import Send, start_response
 from langchain_reasc_server.wire import sse
 
+_log = logging.getLogger(__name__)
 _HOP_BY_HOP: Final = frozenset(
     {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection"}
     | {"te", "trailer", "transfer-encoding", "upgrade"}
@@ -254,14 +257,28 @@ class Servers:
         return (await self.chat_model.acapabilities()).max_tokens
 
     async def ready(self) -> bool:
-        """Return whether one of the servers answers."""
+        """Return whether one of the servers answers, and no server says that it does not have the model."""
         for url in self._servers_by_load():
+            options: Any = {"headers": {"authorization": f"Bearer {self._key}"}, "proxy": self._proxies[url]}
             with suppress(aiohttp.ClientError, TimeoutError):
-                options: Any = {"headers": {"authorization": f"Bearer {self._key}"}, "proxy": self._proxies[url]}
-                async with asyncio.timeout(_READY_WITHIN), self._client.get(f"{url}/models", **options) as answer:
-                    if answer.status < 500:
-                        return True
+                async with (
+                    asyncio.timeout(_READY_WITHIN),
+                    self._client.get(f"{url}/models", allow_redirects=False, **options) as answer,
+                ):
+                    if answer.status < 300 or 400 <= answer.status < 500:
+                        return await self._may_have_model()
         return False
+
+    async def _may_have_model(self) -> bool:
+        try:
+            async with asyncio.timeout(_READY_WITHIN):
+                await self.chat_model.acapabilities()
+        except ServerMismatch as error:
+            _log.error("not ready: %s", error)
+            return False
+        except (ServerError, TimeoutError):  # a busy server answers another time
+            return True
+        return True
 
     def health(self) -> dict[str, bool]:
         """Return server -> whether it is healthy."""
