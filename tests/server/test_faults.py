@@ -155,14 +155,40 @@ def test_a_first_response_that_is_refused_is_drawn_again_where_that_may_help(sta
         assert server.post(VOTED).status_code == expected
 
 
-def test_an_upstream_that_asks_for_a_long_rest_is_the_clients_to_wait_for() -> None:
-    with front(refuses(429, retry_after="90")) as server:
-        responses = [server.post(VOTED) for _ in range(2)]  # the client waits less than the 90 seconds
-        assert [response.status_code for response in responses] == [429, 429]
-        assert all(response.headers["retry-after"] == "90" for response in responses)
-        first, second = (response.json()["error"] for response in responses)
-        assert first["message"] == "refused with 429" and len(server.upstream.requests) == 1
-        assert second["code"] == "upstream_busy" and "429" not in second["message"]  # the first client's words
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("status", [429, 503])
+def test_an_upstream_that_asks_for_a_long_rest_is_used_as_soon_as_it_answers(status: int, streamed: bool) -> None:
+    asked, well = {**VOTED, "stream": streamed}, threading.Event()
+
+    async def answer(exchange: Exchange) -> None:
+        await (Said()(exchange) if well.is_set() else exchange.refuse(status, retry_after="3600"))
+
+    with front(answer, retry=RetryPolicy(attempts=2, longest_retry_after=1.0)) as server:
+        begun = time.monotonic()
+        responses = [server.post(asked) for _ in range(3)]
+        assert time.monotonic() - begun < 1.0, "the clients decide whether to wait"
+        assert [response.status_code for response in responses] == [status, 429, 429]
+        assert [response.headers["retry-after"] for response in responses] == ["3600", "1", "1"]
+        first, *others = (response.json()["error"] for response in responses)
+        assert first["message"] == f"refused with {status}" and len(server.upstream.requests) == 1
+        for error in others:
+            assert error["code"] == "upstream_busy" and "refused" not in error["message"]  # the first client's words
+        time.sleep(1.0)
+        well.set()
+        with ThreadPoolExecutor(4) as threads:
+            responses = [*threads.map(lambda _: server.post(asked), range(4))]
+        assert [response.status_code for response in responses] == [200] * 4
+
+
+def test_a_resting_upstream_is_asked_by_one_request_at_a_time() -> None:
+    with front(refuses(429, retry_after="3600"), retry=RetryPolicy(attempts=2, longest_retry_after=0.3)) as server:
+        begun = time.monotonic()
+        with ThreadPoolExecutor(8) as threads:
+            while time.monotonic() - begun < 3.0:
+                statuses = {response.status_code for response in threads.map(lambda _: server.post(VOTED), range(8))}
+                assert statuses == {429}
+        # At 0, 1, 3 and 7 seconds by the policy; the first requests may arrive together.
+        assert len(server.upstream.requests) <= 3 + 8
 
 
 def only(well: dict[str, str], status: int, **headers: str) -> Answer:
