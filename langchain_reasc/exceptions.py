@@ -73,6 +73,7 @@ __all__ = [
     "is_control_flow",
     "missing_extra",
     "portable",
+    "reason_of",
     "root_of",
     "will_recur",
 ]
@@ -267,6 +268,17 @@ def root_of(error: BaseException) -> BaseException:
     while (cause := seen[-1].__cause__ or seen[-1].__context__) is not None and cause not in seen:
         seen.append(cause)
     return seen[-1]
+
+
+def reason_of(error: BaseException) -> str:
+    """Return a word for why a model failed, for counting: ``timeout``, ``unreachable``, an HTTP status, or a class."""
+    first = error.failures[0] if isinstance(error, SamplingError) and error.failures else error
+    if isinstance(first, core.ModelTimeoutError | TimeoutError):
+        return "timeout"
+    if isinstance(first, core.ModelConnectionError | OSError):
+        return "unreachable"
+    status = getattr(first, "status_code", None)
+    return str(status) if isinstance(status, int) else type(first).__name__
 
 
 def explains_itself(error: BaseException) -> bool:

@@ -18,7 +18,7 @@ from starlette.routing import Route
 from langchain_reasc.models.usage import estimated_tokens
 from langchain_reasc_server.calls import Call, Hear
 from langchain_reasc_server.chat import FirstResponse, Won, role_event
-from langchain_reasc_server.errors import Refused, refusal_of
+from langchain_reasc_server.errors import Refused, RepeatedErrors, refusal_of
 from langchain_reasc_server.events import EventStream, Send
 from langchain_reasc_server.keys import Admission, Client
 from langchain_reasc_server.metering import Drawn, Meter
@@ -29,7 +29,7 @@ from langchain_reasc_server.responses import ResponseWriter, Translated
 from langchain_reasc_server.responses_request import Untranslatable, chat_request
 from langchain_reasc_server.solver import Solver, Upstream
 from langchain_reasc_server.status import POLICY, REMEMBERED, Decided, headline, status_page
-from langchain_reasc_server.wire import DONE, PING, encoded, sse
+from langchain_reasc_server.wire import DONE, PING, Json, encoded, sse
 
 _HELD: Final = 0.5
 """Seconds to delay the head of a stream, so that an upstream's refusal keeps its status."""
@@ -76,6 +76,7 @@ class Gateway:
     paths: Sequence[str] = ()
     _readiness: asyncio.Task[str | None] | None = None
     _ask_again: float = 0.0
+    _failed_models: RepeatedErrors = field(default_factory=RepeatedErrors)
 
     def __post_init__(self) -> None:
         self._browsers = browser_access(self.origins)
@@ -327,7 +328,17 @@ class Gateway:
         request.state.account = account = won.account
         request.state.bill = won.message.usage_metadata
         self.metrics.record_vote(account, cut_off=won.cut_off)
+        self._record_failed_model(won.message.response_metadata["reasc"])
         self.decided.append(Decided(time.time(), time.monotonic() - begun, won.call.model, account, client))
+
+    def _record_failed_model(self, told: Json) -> None:
+        """Log and count why one of two models failed, from the whole account of a vote."""
+        if (model := told.get("failed_model")) is None:
+            return
+        reason = told["failed_reason"]
+        self.metrics.record_model_failure(model, reason)
+        said = f"the {model} model failed ({reason}), so the other one answers: {told['failed_because']}"
+        self._failed_models.log(f"{model} {reason}", said)
 
     @asynccontextmanager
     async def _until_gone(

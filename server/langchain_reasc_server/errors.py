@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -33,6 +34,33 @@ _TYPES: Final = {
     429: "rate_limit_error",
 }
 """Status -> the type of an error; other 4xx are ``invalid_request_error``, and 5xx ``server_error``."""
+
+
+_LOGGED_EVERY: Final = 60.0
+"""Seconds after which an error that goes on is logged again."""
+_MOST_LOGGED: Final = 256
+
+
+class RepeatedErrors:
+    """Logs errors that come with many requests: each once a minute, with how often it came in between."""
+
+    def __init__(self) -> None:
+        self._logged: dict[str, tuple[float, int]] = {}  # kind -> when it was logged, and how often it came since
+
+    def log(self, kind: str, message: str) -> None:
+        """Log a message unless one of its kind was logged in the last minute."""
+        now = time.monotonic()
+        logged_at, since = self._logged.get(kind, (-_LOGGED_EVERY, 0))
+        if now - logged_at < _LOGGED_EVERY:
+            self._logged[kind] = logged_at, since + 1
+            return
+        if len(self._logged) >= _MOST_LOGGED:
+            self._logged.clear()
+        self._logged[kind] = now, 0
+        _log.error("%s%s", message, f" ({since:,} times more since it was logged last)" if since else "")
+
+
+_repeated: Final = RepeatedErrors()
 
 
 class Refused(Exception):
@@ -85,7 +113,11 @@ def refusal_of(error: Exception) -> Refused:
     for types, status, code, message in _OURS:
         if isinstance(error, types):
             if message is not None:
-                _log.log(logging.ERROR if status == 500 else logging.WARNING, "%s: %s", message, root_of(error))
+                root = str(root_of(error))
+                if status == 500:
+                    _repeated.log(root, root)
+                else:
+                    _log.warning("%s: %s", message, root)
             status = 429 if isinstance(error, ServerBusy) and headers else status
             return Refused(status, message or str(error), code=code, headers=headers)
     if isinstance(error, openai.APIError) and error.body:  # said in a response of status 200

@@ -1,7 +1,6 @@
 """Serve upstream servers with OpenAI's API: vote on chat completions, and pass everything else through unchanged."""
 
 import asyncio
-import logging
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
@@ -23,11 +22,11 @@ from yarl import URL
 from langchain_reasc.agents.chat_model import ChatReASC
 from langchain_reasc.exceptions import ServerError, ServerMismatch
 from langchain_reasc_server.calls import Call, Hear, messages_of
-from langchain_reasc_server.errors import Refused
+from langchain_reasc_server.errors import Refused, RepeatedErrors
 from langchain_reasc_server.events import Send, start_response
 from langchain_reasc_server.wire import sse
 
-_log = logging.getLogger(__name__)
+_repeated: Final = RepeatedErrors()
 _HOP_BY_HOP: Final = frozenset(
     {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection"}
     | {"te", "trailer", "transfer-encoding", "upgrade"}
@@ -165,6 +164,12 @@ class Servers:
         async with self._response(request, body, call) as (response, whole):
             if not 200 <= response.status < 600:
                 raise Refused(502, f"the upstream answers with status {response.status}", code="upstream_error")
+            if "location" in response.headers and 300 <= response.status < 400:
+                # A client that follows it sends its key, and is told an address that may be internal.
+                said = f"the upstream redirects {request.url.path}"
+                where = f"{said} to {response.headers['location']}"
+                _repeated.log(where, f"{where}; if that is the upstream, give its address as --url")
+                raise Refused(502, said, code="upstream_error")
             named = ((name.lower(), value) for name, value in response.headers.items())
             given = [(name, value) for name, value in named if _is_given_back(name)]
             given.append(("x-reasc-passed-through", why))
@@ -274,7 +279,7 @@ class Servers:
             async with asyncio.timeout(_READY_WITHIN):
                 await self.chat_model.acapabilities()
         except ServerMismatch as error:
-            _log.error("not ready: %s", error)
+            _repeated.log(str(error), f"not ready: {error}")
             return False
         except (ServerError, TimeoutError):  # a busy server answers another time
             return True

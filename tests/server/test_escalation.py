@@ -16,7 +16,7 @@ from langchain_reasc_openai import ChatOpenAICompatible
 from langchain_reasc_server.keys import read_keys
 from langchain_reasc_server.local import LangChainModel
 from langchain_reasc_server.proxy import LargerServers
-from servers.exchange import refuses
+from servers.exchange import Exchange, refuses
 from servers.fake_server import Served, serving
 from starlette.datastructures import Headers
 
@@ -39,7 +39,13 @@ def two(
         url = served.url if large is not None else "http://127.0.0.1:9/v1"
         larger = stack.enter_context(
             LargerServers(
-                base_url=[url], model="big", preset=preset, api_key=LARGE_KEY, retry=FAST, pass_keys=pass_keys
+                base_url=[url],
+                model="big",
+                preset=preset,
+                api_key=LARGE_KEY,
+                retry=FAST,
+                pass_keys=pass_keys,
+                stream_chunk_timeout=options.pop("stream_chunk_timeout", 120.0),
             )
         )
         options["votes"] = {"answer": "number", **options.get("votes", {})}
@@ -106,9 +112,15 @@ def test_calls_of_tools_are_contested_too_and_what_is_not_voted_on_stays_with_th
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-@pytest.mark.parametrize("large", [None, refuses(401)])
-def test_the_small_model_answers_where_the_larger_one_fails_and_the_reply_says_so(large: Any, streamed: bool) -> None:
-    with two(CONTESTED, large) as (server, _):
+@pytest.mark.parametrize(
+    ("large", "reason"),
+    [(None, "unreachable"), (refuses(401), "401"), (refuses(500), "500"), (Exchange.hang, "timeout")],
+)
+def test_the_small_model_answers_where_the_larger_one_fails_and_the_reply_says_so(
+    large: Any, reason: str, streamed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with two(CONTESTED, large, stream_chunk_timeout=0.5) as (server, _):
+        server.chat(stream=streamed)
         reply = server.chat(stream=streamed)
         last = [one for one in events_in(reply.text) if isinstance(one, dict)][-1] if streamed else reply.json()
         account = last["reasc"]
@@ -116,7 +128,10 @@ def test_the_small_model_answers_where_the_larger_one_fails_and_the_reply_says_s
         [failed] = [notice for notice in account["notices"] if "large model failed" in notice]
         assert "Error" not in failed, "and not how, to clients"
         assert account["failed_model"] == "large"
-        assert server.gateway.metrics.total("reasc_model_failures_total", model="large") == 1
+        assert "failed_because" not in account
+        assert server.gateway.metrics.total("reasc_model_failures_total", model="large", reason=reason) == 2
+        [logged] = [record for record in caplog.records if record.name.startswith("langchain_reasc_server")]
+        assert logged.levelname == "ERROR" and f"({reason})" in logged.getMessage(), "once, and not for each request"
 
 
 @pytest.mark.full

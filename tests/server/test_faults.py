@@ -14,6 +14,7 @@ import pytest
 from langchain_reasc_openai import RetryPolicy
 from langchain_reasc_server.reading import Bodies
 from servers.exchange import Answer, Exchange, refuses
+from servers.fake_server import serving
 
 from .serving import HELLO, SHAPE, TOOL, Front, Said, endless, events_in, eventually, front
 
@@ -261,6 +262,24 @@ def test_requests_to_an_upstream_that_never_answered_all_fail_within_their_own_t
             error = events_in(response.text)[-1] if body.get("stream") else response.json()
             assert response.status_code == (200 if body.get("stream") else 504)
             assert error["error"]["code"] == "timeout" and "127.0.0.1" not in response.text
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("body", [VOTED, {**VOTED, "stream": True}, {"model": "tiny", "messages": HELLO}])
+def test_a_redirect_of_the_upstream_is_followed_by_nobody(
+    body: dict[str, Any], code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(Said(), get=Said()) as elsewhere:
+
+        async def redirects(exchange: Exchange) -> None:
+            await exchange.reply(code, location=f"{elsewhere.url}/chat/completions")
+
+        with front(redirects, get=redirects) as server:
+            response = server.post(body)
+            assert response.status_code == 502 and response.json()["error"]["code"] == "upstream_error"
+            assert "127.0.0.1" not in f"{response.text} {response.headers}" and elsewhere.url in caplog.text
+            assert server.http.get(server.url.replace("/v1", "/health/ready")).status_code == 503
+        assert not elsewhere.exchanges and not elsewhere.gets
 
 
 def test_an_error_that_comes_as_a_reply_is_none() -> None:
