@@ -15,6 +15,8 @@ ReASCError                      (also core's ModelError)
 ├── ServerError                 a model server cannot be used
 │   ├── ServerUnreachable       (also core's ModelConnectionError)   nothing answers at its address
 │   ├── ServerBusy              (also core's ModelAPIError)   it answers, and may serve a later request
+│   ├── ServerTimeout           (also TimeoutError, core's ModelTimeoutError)   it accepts requests, and does not answer
+│   ├── ServerMismatch          (also ConfigurationError)   it does not have the named model, or another has another one
 │   └── ServerRefused           (also core's ModelAuthenticationError)   it refuses the API key
 ├── PoolError                   (also ValueError)   a recorded pool that cannot be read
 ├── MissingExtraError           (also ImportError)   an optional dependency; names the extra
@@ -26,7 +28,8 @@ ReASCError                      (also core's ModelError)
 
 "Core" is langchain-core, whose ``ModelError.is_retryable`` says whether the same call may succeed another time.
 LangChain's retries repeat (and pay for) errors of any other class. So all errors here derive from it, and are not
-retryable, except SampleTimeout, ServerUnreachable, ServerBusy, and a SamplingError with a retryable failure.
+retryable, except SampleTimeout, ServerUnreachable, ServerBusy, ServerTimeout, and a SamplingError with a retryable
+failure.
 """
 
 import pickle
@@ -59,7 +62,9 @@ __all__ = [
     "SamplingError",
     "ServerBusy",
     "ServerError",
+    "ServerMismatch",
     "ServerRefused",
+    "ServerTimeout",
     "ServerUnreachable",
     "Undecided",
     "UnsupportedProcessorError",
@@ -68,6 +73,7 @@ __all__ = [
     "is_control_flow",
     "missing_extra",
     "portable",
+    "reason_of",
     "root_of",
     "will_recur",
 ]
@@ -182,6 +188,16 @@ class ServerBusy(ServerError, core.ModelAPIError):
     retry_after: float | None = None
 
 
+class ServerMismatch(ServerError, ConfigurationError):
+    """A model server does not have the named model, or several servers have different models."""
+
+
+class ServerTimeout(ServerError, core.ModelTimeoutError, TimeoutError):
+    """A model server accepts requests, and does not answer within the time that they have."""
+
+    is_retryable = True
+
+
 class ServerRefused(ServerError, core.ModelAuthenticationError):
     """A model server requires an API key, or refuses the given key."""
 
@@ -252,6 +268,17 @@ def root_of(error: BaseException) -> BaseException:
     while (cause := seen[-1].__cause__ or seen[-1].__context__) is not None and cause not in seen:
         seen.append(cause)
     return seen[-1]
+
+
+def reason_of(error: BaseException) -> str:
+    """Return a word for why a model failed, for counting: ``timeout``, ``unreachable``, an HTTP status, or a class."""
+    first = error.failures[0] if isinstance(error, SamplingError) and error.failures else error
+    if isinstance(first, core.ModelTimeoutError | TimeoutError):
+        return "timeout"
+    if isinstance(first, core.ModelConnectionError | OSError):
+        return "unreachable"
+    status = getattr(first, "status_code", None)
+    return str(status) if isinstance(status, int) else type(first).__name__
 
 
 def explains_itself(error: BaseException) -> bool:

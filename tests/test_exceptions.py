@@ -39,6 +39,8 @@ KINDS: dict[type[ours.ReASCError], tuple[tuple[type[BaseException], ...], type[c
     ours.ServerError: ((ours.ReASCError,), core.ModelError, False),
     ours.ServerUnreachable: ((ours.ServerError,), core.ModelConnectionError, True),
     ours.ServerBusy: ((ours.ServerError,), core.ModelAPIError, True),
+    ours.ServerMismatch: ((ours.ServerError, ours.ConfigurationError), core.ModelInvalidRequestError, False),
+    ours.ServerTimeout: ((ours.ServerError, TimeoutError), core.ModelTimeoutError, True),
     ours.ServerRefused: ((ours.ServerError,), core.ModelAuthenticationError, False),
     ours.PoolError: ((ours.ReASCError, ValueError), core.ModelError, False),
     ours.MissingExtraError: ((ours.ReASCError, ImportError), core.ModelError, False),

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -148,6 +148,10 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
             ConfigurationError: the servers have no model of that name.
         """
         return self._connection.capabilities(self)
+
+    async def acapabilities(self) -> Capabilities:
+        """Like :meth:`capabilities`, without blocking the event loop."""
+        return await self._asked(self._connection.capabilities)
 
     def status(self) -> list[ReplicaStatus]:
         """Return the servers with their load and their health for this model, in the order given."""
@@ -313,10 +317,13 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
         )
 
     async def _capabilities_for_request(self) -> Capabilities:
+        return await self._asked(self._connection.capabilities_for_request)
+
+    async def _asked(self, ask: Callable[[ServerFields], Capabilities]) -> Capabilities:
         if (cached := self._connection.cached(self)) is not None:
             return cached
-        probing = DaemonExecutor(1, "reasc-probe").submit(self._connection.capabilities_for_request, self)
-        return await asyncio.wrap_future(probing)  # unlike asyncio.to_thread, this does not delay the loop's end
+        asking = DaemonExecutor(1, "reasc-asking").submit(ask, self)
+        return await asyncio.wrap_future(asking)  # unlike asyncio.to_thread, this does not delay the loop's end
 
     def _request(self, server: Capabilities, overrides: dict[str, Any], stop: list[str] | None) -> dict[str, Any]:
         defaults = {name: value for name, value in default_parameters(self).items() if name not in _NOT_SENT}

@@ -1,8 +1,11 @@
 """The servers of a chat model, their capabilities, and the pool of connections."""
 
 import os
+import queue
 import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
 from contextlib import ExitStack
 from typing import Any, Final, cast
 
@@ -10,17 +13,26 @@ import httpx
 from langchain_openai import ChatOpenAI
 from pydantic import Field, SecretStr
 
-from langchain_reasc.exceptions import ConfigurationError, ModelClosedError, ServerBusy, ServerError, ServerUnreachable
+from langchain_reasc.exceptions import (
+    ConfigurationError,
+    ModelClosedError,
+    ServerBusy,
+    ServerError,
+    ServerTimeout,
+    ServerUnreachable,
+)
+from langchain_reasc.threads import taken_from
 from langchain_reasc_openai.client import ServerClient
 from langchain_reasc_openai.presets import PRESETS, Capabilities, Preset, preset_named, preset_of_host
-from langchain_reasc_openai.probing import known, probe
+from langchain_reasc_openai.probing import known, start_probe
 from langchain_reasc_openai.replicas import ReplicaPool
 from langchain_reasc_openai.routing import Replica, RetryPolicy
 from langchain_reasc_openai.server import Server, base_urls, check_header, require_same_model
 from langchain_reasc_openai.transport import bounded_http_client
 
 _NO_KEY: Final = "no-key"  # langchain-openai makes no client without a key; servers without keys ignore it
-_PATIENCE: Final = 120.0  # seconds: a server may have to load the model first
+_PATIENCE: Final = 120.0  # seconds for the servers' capabilities, for requests without a limit of their own
+_HEAD_START: Final = 5.0  # seconds until the next server is also asked for its capabilities
 _PATIENCE_WITH_ALL: Final = 10.0  # seconds for all servers to name their models; a late one is not compared
 _FILLED_IN: Final = ("base_urls", "base_url", "openai_api_base", "api_key", "openai_api_key", "preset")
 _OF_CLIENT: Final = (
@@ -142,30 +154,54 @@ def known_preset(model: ServerFields) -> Preset | None:
 
 
 def _first_to_answer(model: ServerFields) -> Capabilities:
+    """Ask one server after another, each beside those that have not answered yet, for as long as a request may take.
+
+    Raises:
+        ServerError: no server answers in time, or all refuse.
+    """
+    patience, urls = _patience(model), list(model.base_urls)
+    options = _question_options(model, patience)
+    ends = time.monotonic() + patience
+    head_start = min(_HEAD_START, patience / len(urls))
+    ended: queue.SimpleQueue[Future[Capabilities]] = queue.SimpleQueue()
     failures: list[ServerError] = []
-    for url in model.base_urls:
+    while len(failures) < len(model.base_urls):
+        if urls:
+            start_probe(urls.pop(0), model.model_name, **options).add_done_callback(ended.put)
         try:
-            return probe(url, model=model.model_name, **_question_options(model, _PATIENCE))
+            return taken_from(ended, until=time.monotonic() + head_start if urls else ends).result()
         except ServerError as error:
             failures.append(error)
+        except queue.Empty:
+            if not urls:
+                asked = ", ".join(model.base_urls)
+                said = f"{asked} does not answer within {patience:g} s"
+                failures.append(ServerTimeout(f"{said}; if it is loading its model, allow more time (timeout)"))
+                break
     kinds = {type(failure) for failure in failures}
-    hopeful = [kind for kind in (ServerBusy, ServerUnreachable) if kind in kinds]  # one that answers later is enough
-    raise next(iter([*hopeful, type(failures[0])]))("; ".join(map(str, failures)))
+    hopeful = (ServerTimeout, ServerBusy, ServerUnreachable)  # one that answers later is enough
+    kind = next((kind for kind in hopeful if kind in kinds), type(failures[0]))
+    raise kind("; ".join(map(str, failures)))
 
 
 def _require_same_model(model: ServerFields) -> None:
     with ExitStack() as stack:
-        servers = (Server(url, **_question_options(model, _PATIENCE_WITH_ALL)) for url in model.base_urls)
+        options = _question_options(model, min(_PATIENCE_WITH_ALL, _patience(model)))
+        servers = (Server(url, **options) for url in model.base_urls)
         require_same_model([stack.enter_context(server) for server in servers], model.model_name)
 
 
-def _question_options(model: ServerFields, patience: float) -> dict[str, Any]:
-    """Return the options for asking servers. The timeout is at most that of the user's requests."""
+def _question_options(model: ServerFields, timeout: float) -> dict[str, Any]:
+    """Return the options for asking servers."""
     key = model.openai_api_key
     secret = key if isinstance(key, SecretStr) and key.get_secret_value() != _NO_KEY else None
-    read = httpx.Timeout(cast(Any, model.request_timeout)).read
-    timeout = patience if read is None else min(patience, read)
     return {"api_key": secret, "headers": model.default_headers, "proxy": model.openai_proxy, "timeout": timeout}
+
+
+def _patience(model: ServerFields) -> float:
+    """Return the seconds that a request may wait for the servers' capabilities: as long as it waits for a response."""
+    read = httpx.Timeout(cast(Any, model.request_timeout)).read
+    return min((seconds for seconds in (read, model.stream_chunk_timeout) if seconds), default=_PATIENCE)
 
 
 def _pool(model: ServerFields) -> ReplicaPool:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import openai
 from langchain_core import exceptions as core
 
-from langchain_reasc.exceptions import ReASCError, SamplingError, ServerBusy
+from langchain_reasc.exceptions import ReASCError, SamplingError, ServerBusy, ServerError
 
 
 class Fault(Enum):
@@ -121,7 +121,10 @@ def _own_error(error: BaseException) -> ReASCError | None:
 
 
 def _fault_and_kind(error: BaseException) -> tuple[Fault, type[core.ModelError]]:
-    if (own := _own_error(error)) is not None:  # we found a fault in the reply
+    own = _own_error(error)
+    if isinstance(own, ServerError):  # a redirect that is not followed
+        return Fault.REFUSED, core.ModelError
+    if own is not None:  # we found a fault in the reply
         return (Fault.DOWN if isinstance(own, SamplingError) else Fault.REQUEST), core.ModelError
     if any(isinstance(cause, ssl.SSLError) and not isinstance(cause, _PASSING_TLS) for cause in causes(error)):
         return Fault.REFUSED, core.ModelPermissionDeniedError

@@ -1,16 +1,24 @@
 """Probe a server's capabilities, and remember them in this process."""
 
+import os
 import threading
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from itertools import islice
 from typing import Any, Final, Literal
 
 from pydantic import SecretStr
 
-from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable, ServerBusy, ServerError
+from langchain_reasc.exceptions import (
+    ConfigurationError,
+    LogprobsUnavailable,
+    ServerBusy,
+    ServerError,
+    ServerMismatch,
+)
 from langchain_reasc.models.payloads import Token, read_tokens
+from langchain_reasc.threads import DaemonExecutor, as_they_end
 from langchain_reasc_openai.presets import Capabilities
 from langchain_reasc_openai.server import Answer, Server, base_url, identify
 
@@ -35,8 +43,11 @@ _SAMPLERS: Final[Mapping[str, tuple[tuple[str, ...], Any]]] = {
 _REASONING: Final = ("reasoning_content", "reasoning")
 """Names of the field in which servers put a response's reasoning."""
 
-_known: dict[tuple[str, str | None], Capabilities] = {}
-_locks: defaultdict[tuple[str, str | None], threading.Lock] = defaultdict(threading.Lock)
+_Known = tuple[str, str | None]
+_Running = tuple[int, str, str | None, SecretStr | None, frozenset[tuple[str, str]]]
+_known: dict[_Known, Capabilities] = {}
+_running: dict[_Running, Future[Capabilities]] = {}
+"""Process, URL, model, key and headers -> the probe that runs now."""
 _guard = threading.Lock()
 
 
@@ -67,15 +78,46 @@ def probe(
         ServerError: the server cannot be reached, refuses the key, or gives no response.
         ConfigurationError: the URL or the model is wrong.
     """
+    if not refresh and (capabilities := known(url, model)):
+        return capabilities
+    options: dict[str, Any] = {"api_key": api_key, "headers": headers, "timeout": timeout, "proxy": proxy}
+    started = start_probe(url, model, **options)
+    next(as_they_end([started]))
+    return started.result()
+
+
+def start_probe(
+    url: str,
+    model: str | None,
+    *,
+    api_key: SecretStr | None,
+    headers: Mapping[str, str] | None,
+    timeout: float,
+    proxy: str | None,
+) -> Future[Capabilities]:
+    """Start a probe in a thread, with the arguments of :func:`probe`, or return the same probe if it is running.
+
+    Callers share the outcome, failed or not, and can stop waiting for it: the probe goes on, for later callers.
+    """
     url = base_url(url)
-    with _guard:
-        lock = _locks[url, model]
-    with lock:  # a second caller waits, and finds the answer
-        if not refresh and (found := known(url, model)):
-            return found
+
+    def run() -> Capabilities:
         with Server(url, api_key=api_key, headers=headers, timeout=timeout, proxy=proxy) as server:
-            found = _known[url, model] = _Probe(server, model).ask_all()
-        return found
+            capabilities = _known[url, model] = _Probe(server, model).ask_all()
+        return capabilities
+
+    key: _Running = (os.getpid(), url, model, api_key, frozenset((headers or {}).items()))
+    with _guard:
+        if (running := _running.get(key)) is not None:
+            return running
+        started = _running[key] = DaemonExecutor(1, "reasc-probe").submit(run)
+
+    def forget(_: object) -> None:
+        with _guard:
+            del _running[key]
+
+    started.add_done_callback(forget)
+    return started
 
 
 def known(url: str, model: str | None) -> Capabilities | None:
@@ -111,8 +153,8 @@ class _Probe:
         """Ask for all capabilities.
 
         Raises:
-            ServerError: the server cannot be reached, refuses the key, or gives no response at all.
-            ConfigurationError: the server has no model of that name.
+            ServerError: the server cannot be reached, refuses the key, gives no response at all, or has no model of
+                that name (:class:`ServerMismatch`).
         """
         self._require_response()
         logprobs, k = self._logprobs()
@@ -150,7 +192,7 @@ class _Probe:
             answer = self._chat()
         listed = self.identity.models
         if answer.status == 404 and listed and self.model not in listed:
-            raise ConfigurationError(
+            raise ServerMismatch(
                 f"{self.server.url} has no model {self.model!r}; it lists {', '.join(map(repr, listed[:20]))}"
             )
         if not (answer.ok and answer.choices):

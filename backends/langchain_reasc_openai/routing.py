@@ -28,6 +28,9 @@ _LOAD_BOUND: Final = 1.25
 _PATIENCE: Final = 3
 """Single failures in a row after which the server counts as failed."""
 
+_LOOK: Final = 0.02
+"""Seconds after which a request looks again whether another request's trial of a server has ended."""
+
 _MOST_SCOPES: Final = 1024
 """The most scopes whose health a server remembers, because clients may invent models and keys."""
 
@@ -40,14 +43,17 @@ class RetryPolicy:
 
     A request that failed on one server goes to another at once. If there is no other, it waits for a random time, up to
     a bound that doubles with each attempt ("full jitter"). If the server sent ``Retry-After``, it waits so long and up
-    to ``first_wait`` more, so that not all requests come back together. A server whose stream was silent for too long
-    is not asked again.
+    to ``first_wait`` more, so that not all requests come back together. If it asks for more than
+    ``longest_retry_after``, requests fail at once, except for one at a time that tries whether the server takes
+    requests again: first after ``longest_retry_after``, then after pauses that double up to ``longest_sideline``. An
+    answer ends the rest. A server whose stream was silent for too long is not asked again.
 
     Attributes:
         attempts: the number of attempts, including the first.
         first_wait: the bound after the first attempt, in seconds.
         longest_wait: the largest bound, in seconds.
-        longest_retry_after: the longest ``Retry-After`` that a request waits for, in seconds.
+        longest_retry_after: the longest ``Retry-After`` that a request waits for, in seconds, and the longest wait
+            while another request tries the server.
         sideline: how long a failed server gets no requests while others are healthy, in seconds. Doubles with each
             failure. A busy server (429) without ``Retry-After`` also gets no requests for so long.
         longest_sideline: the longest such time, in seconds.
@@ -79,6 +85,10 @@ class RetryPolicy:
         """Return the seconds without requests after a server's ``failures``-th failure in a row."""
         return _doubled(self.sideline, failures, self.longest_sideline)
 
+    def rest_after(self, failures: int, seconds: float) -> float:
+        """Return the seconds without requests after a server has asked for a rest."""
+        return min(seconds, max(self.longest_retry_after, self.sideline_after(failures)))
+
 
 def _doubled(first: float, count: int, longest: float) -> float:
     return min(first * 2.0 ** min(count - 1, 60), longest)
@@ -93,6 +103,7 @@ class Health:
         sidelined_at: when the server was last sidelined.
         retry_at: when a request is tried again. Until then, none is sent while other servers are healthy.
         rests_until: until then no request is sent, because the server asked for that, or is busy while others are not.
+        asked_until: until when the server asked for a rest. After ``rests_until``, only trials are sent until then.
         trial: the request that is tried after ``retry_at``.
     """
 
@@ -100,6 +111,7 @@ class Health:
     sidelined_at: float = -math.inf
     retry_at: float = -math.inf
     rests_until: float = -math.inf
+    asked_until: float = -math.inf
     trial: "Attempt | None" = None
 
     @property
@@ -110,6 +122,27 @@ class Health:
     def takes_requests(self, now: float) -> bool:
         """Whether the server is healthy, or was sidelined long enough for a trial."""
         return max(self.rests_until, self.retry_at) <= now and self.trial is None
+
+    def takes_any(self, now: float) -> bool:
+        """Whether a request may be sent if no server takes requests: not during a rest, and not beside its trial."""
+        return self.rests_until <= now and (self.asked_until <= now or self.trial is None)
+
+    def rest(self, seconds: float, *, begun: float, now: float, policy: RetryPolicy) -> None:
+        """Send no requests for so many seconds, which the server asked for, or, if these are too many, only trials."""
+        self.asked_until = max(self.asked_until, now + seconds)
+        if seconds > policy.longest_retry_after:
+            if begun >= self.sidelined_at:  # requests that are refused together count as one
+                self.failures += 1
+            self.sidelined_at = now
+            seconds = policy.rest_after(self.failures, seconds)
+            self.retry_at = now + seconds
+        self.rests_until = max(self.rests_until, now + seconds)
+
+    def recover(self, trial: "Attempt") -> None:
+        """Take requests again, because one was answered; a rest is over only after a trial."""
+        if self.trial is trial:
+            self.rests_until = self.asked_until = -math.inf
+        self.failures, self.retry_at, self.trial = 0, -math.inf, None
 
 
 @dataclass(eq=False)
@@ -176,7 +209,7 @@ class Attempt:
         """Record that the server answers, unless the request began before the server's last failure."""
         for health in self.replica.healths(self.scope):
             if self.begun >= health.sidelined_at:
-                health.failures, health.retry_at, health.trial = 0, -math.inf, None
+                health.recover(self)
 
     def record_failure(self, error: Exception, *, now: float, policy: RetryPolicy) -> None:
         """Record that the server failed the request. Requests that fail together count as one failure."""
@@ -198,6 +231,14 @@ class Attempt:
             health.trial = None if health.trial is self else health.trial
 
 
+@dataclass(frozen=True)
+class Rest:
+    """The seconds until a server is asked again, and the seconds that the server has asked for."""
+
+    seconds: float
+    asked: float
+
+
 class Router:
     """Chooses a server for each request.
 
@@ -217,7 +258,7 @@ class Router:
         self.replicas, self.clock, self._burst = tuple(replicas), clock, burst
 
     def choose(self, key: str | None, tried: Collection[Replica] = (), scope: str = "") -> Replica | None:
-        """Return the server for a request, or None while all servers rest.
+        """Return the server for a request, or None while all servers rest, or are tried by another request.
 
         If no server is healthy, return the one that is due soonest.
 
@@ -229,16 +270,20 @@ class Router:
         well = self._available(scope)
         if candidates := [replica for replica in well if replica not in tried] or well:
             return self._preferred(candidates, key)
-        awake = [replica for replica in self.replicas if _rests_until(replica, scope) <= self.clock()]
+        now = self.clock()
+        awake = [one for one in self.replicas if all(health.takes_any(now) for health in one.healths(scope))]
         return min(awake, key=lambda one: max(health.retry_at for health in one.healths(scope)), default=None)
 
     def has_untried(self, tried: Collection[Replica], scope: str = "") -> bool:
         """Whether a server outside ``tried`` takes requests of a scope."""
         return any(replica not in tried for replica in self._available(scope))
 
-    def seconds_of_rest(self, scope: str = "") -> float:
-        """Return the seconds until the first server takes requests of a scope again."""
-        return max(0.0, min(_rests_until(replica, scope) for replica in self.replicas) - self.clock())
+    def rest(self, scope: str = "") -> "Rest":
+        """Return how long the first server that takes requests of a scope again still rests."""
+        now = self.clock()
+        healths = min((one.healths(scope) for one in self.replicas), key=_rests_until)
+        asked_until = max(health.asked_until for health in healths)
+        return Rest(max(0.0, _rests_until(healths) - now), max(0.0, asked_until - now))
 
     def _available(self, scope: str) -> list[Replica]:
         now = self.clock()
@@ -341,17 +386,23 @@ class Attempts:
         return answer
 
     async def _replica(self) -> Replica:
+        longest = self.policy.longest_retry_after
+        ends = self.router.clock() + longest
         while (replica := self.router.choose(self.key, self._tried, self.scope)) is None:
-            seconds, longest = self.router.seconds_of_rest(self.scope), self.policy.longest_retry_after
-            if seconds > longest or not self.may_retry():
+            rest = self.router.rest(self.scope)
+            # Without seconds left, another request is trying the server.
+            too_long = rest.asked > longest if rest.seconds else self.router.clock() > ends
+            if too_long or not self.may_retry():
                 urls = ", ".join(replica.url for replica in self.router.replicas)
-                said = f"no server takes requests for the next {seconds:.0f} s"
-                said += f", more than longest_retry_after={longest:g} s" if seconds > longest else ""
-                busy = ServerBusy(f"{urls}: requests like this one are to wait for {seconds:.0f} s")
-                busy.retry_after = seconds
+                busy = ServerBusy(f"{urls}: requests like this one are to wait for {rest.seconds:.0f} s")
+                busy.retry_after = rest.seconds
+                said = f"{urls}: no server takes requests for the next {rest.seconds:.0f} s"
+                if rest.asked > longest:
+                    said += f"; asked for were {rest.asked:.0f} s, more than longest_retry_after={longest:g} s"
                 # The error must not quote what other requests were refused with.
-                raise SamplingError(f"{said}; the servers: {urls}", [self._error or busy])
-            await asyncio.sleep(seconds + random.uniform(0, self.policy.first_wait))  # spreads the requests
+                raise SamplingError(said, [self._error or busy])
+            spread = random.uniform(0, self.policy.first_wait)  # so that not all requests come back together
+            await asyncio.sleep(max(rest.seconds, _LOOK) + spread)
         if self._error is not None and not self.may_retry():
             raise self._error
         self._tried.add(replica)
@@ -361,15 +412,19 @@ class Attempts:
         now, fault, self._error = self.router.clock(), fault_of(error), error
         attempt.record_failure(error, now=now, policy=self.policy)
         seconds = retry_after(error)
-        if seconds is None and fault is Fault.BUSY and self.router.has_untried(self._tried, self.scope):
-            seconds = self.policy.sideline  # else its low load attracts all requests, which it refuses quickly
+        if seconds is None and fault is Fault.BUSY:
+            asked = max(health.asked_until for health in attempt.replica.healths(self.scope)) - now
+            if asked > 0:  # this was a trial during a rest, which goes on
+                seconds = asked
+            elif self.router.has_untried(self._tried, self.scope):
+                seconds = self.policy.sideline  # else its low load attracts all requests, which it refuses quickly
         if seconds is not None and fault.may_pass:
             health = attempt.replica.scoped(self.scope)
-            health.rests_until = max(health.rests_until, now + seconds)
+            health.rest(seconds, begun=attempt.begun, now=now, policy=self.policy)
 
 
-def _rests_until(replica: Replica, scope: str) -> float:
-    return max(health.rests_until for health in replica.healths(scope))
+def _rests_until(healths: Sequence[Health]) -> float:
+    return max(health.rests_until for health in healths)
 
 
 def scope_of(kwargs: Mapping[str, Any]) -> str:

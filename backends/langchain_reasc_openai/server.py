@@ -17,7 +17,9 @@ from langchain_reasc.exceptions import (
     ConfigurationError,
     ServerBusy,
     ServerError,
+    ServerMismatch,
     ServerRefused,
+    ServerTimeout,
     ServerUnreachable,
 )
 from langchain_reasc.files import parse_json
@@ -173,7 +175,7 @@ class Server(Closing):
         body = {**body, "stream": True}
         with self._errors(), self._client.stream("POST", f"{self.url}/chat/completions", json=body) as response:
             if response.status_code == 200:
-                yield _events(response.iter_lines())
+                yield _events(response.iter_lines(), self._timeout)
             else:
                 yield self._checked(response)
 
@@ -209,7 +211,8 @@ class Server(Closing):
         try:
             yield
         except httpx.TimeoutException:
-            raise ServerBusy(f"{self.url} does not answer in time") from None
+            said = f"{self.url} does not answer within {self._timeout:g} s"
+            raise ServerTimeout(f"{said}; if it is loading its model, allow more time (timeout)") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raised = ServerUnreachable if isinstance(error, httpx.TransportError) else ServerError
             raise raised(f"no server at {self.url} ({error or type(error).__name__}); is it running?") from None
@@ -232,8 +235,16 @@ def _read(response: httpx.Response, seconds: float) -> str:
     return body.decode(response.encoding or "utf-8", "replace")
 
 
-def _events(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
+def _events(lines: Iterator[str], seconds: float) -> Iterator[dict[str, Any]]:
+    """Yield the events of a stream.
+
+    Raises:
+        httpx.ReadTimeout: the stream takes longer than the given seconds.
+    """
+    ends = time.monotonic() + seconds
     for line in lines:
+        if time.monotonic() > ends:
+            raise httpx.ReadTimeout("the stream does not end in time")
         data = line.removeprefix("data:").strip() if line.startswith("data:") else ""
         if data == "[DONE]":
             return
@@ -287,16 +298,18 @@ def require_same_model(servers: Sequence[Server], model: str) -> None:
         asked = [(server.url, threads.submit(identify, server)) for server in servers]
     urls_of: defaultdict[str, list[str]] = defaultdict(list)
     for url, answer in asked:
-        with suppress(ServerError):
+        try:
             identity = answer.result()
-            if identity.preset.name in _LIST_ALL_NAMES and identity.models and model not in identity.models:
-                raise ConfigurationError(f"{url} serves {', '.join(identity.models[:20])} and not {model!r}")
-            only = next(iter(identity.weights.values())) if len(identity.weights) == 1 else None
-            if weights := identity.weights.get(model, only):
-                urls_of[weights].append(url)
+        except ServerError:
+            continue
+        if identity.preset.name in _LIST_ALL_NAMES and identity.models and model not in identity.models:
+            raise ServerMismatch(f"{url} serves {', '.join(identity.models[:20])} and not {model!r}")
+        only = next(iter(identity.weights.values())) if len(identity.weights) == 1 else None
+        if weights := identity.weights.get(model, only):
+            urls_of[weights].append(url)
     if len(urls_of) > 1:
         which = "; ".join(f"{' and '.join(urls)}: {weights}" for weights, urls in urls_of.items())
-        raise ConfigurationError(
+        raise ServerMismatch(
             f"the servers have different models behind them ({which}); give base URLs of one model, "
             "or a chat model of its own for each"
         )

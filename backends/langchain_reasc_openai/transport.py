@@ -12,7 +12,7 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 from openai import DefaultAsyncHttpxClient
 
-from langchain_reasc.exceptions import SamplingError
+from langchain_reasc.exceptions import SamplingError, ServerError
 
 # openai's client changed from httpx to httpx2
 _HTTPX: Final = DefaultAsyncHttpxClient.__mro__[1].__module__.partition(".")[0]
@@ -24,7 +24,7 @@ _MOST_OF_AN_ERROR: Final = 1 << 20  # bytes; the rest is not read
 _LONGEST_EVENT: Final = 16 << 20  # bytes; one token with 20 alternatives has 2,000
 _CLOSING: Final[set[asyncio.Future[None]]] = set()
 _LARGEST_REPLY: Final = 256 << 20  # bytes; 100,000 such tokens in one piece
-_HARMLESS: Final = ("host", "accept", "accept-encoding", "connection", "content-type", "content-length", "user-agent")
+_KEEP_THE_REQUEST: Final = (307, 308)  # redirects; after others, a client sends a GET
 _EVENT_ENDS: Final = (b"\n\n", b"\r\n\r\n", b"\r\r")
 _KEPT_ALIVE: Final = 4.0  # seconds; servers close an idle connection after 5 and more
 _LONGEST_HEADER: Final = 65_536  # bytes
@@ -33,24 +33,17 @@ _LONGEST_HEADER: Final = 65_536  # bytes
 def bounded_http_client(base_url: str, *, proxy: str | None = None) -> Any:
     """Return an asynchronous HTTP client that raises :class:`SamplingError` if a server sends too much at once.
 
-    The client asks for uncompressed replies, because a few compressed bytes can become many. After a redirect to
-    another host or port, it sends neither the key nor the caller's other headers.
+    The client asks for uncompressed replies, because a few compressed bytes can become many. It follows no redirect to
+    another host or port, which is to see neither the key nor the prompt, and none that turns the request into a GET.
 
     Args:
         base_url: the address of the server.
         proxy: the URL of a proxy to go through.
     """
-    server = _httpx.URL(base_url)
-
-    async def remove_secrets(request: Any) -> None:
-        if not _same_server(server, request.url):
-            for name in [name for name in request.headers if name not in _HARMLESS]:
-                del request.headers[name]
-
     own = {} if proxy or proxy_to(base_url) else {"transport": _Transport()}
     return DefaultAsyncHttpxClient(
         headers={"accept-encoding": "identity"},
-        event_hooks={"request": [remove_secrets], "response": [_bound]},
+        event_hooks={"response": [_refuse_redirect, _bound]},
         proxy=proxy,
         **own,
     )
@@ -129,6 +122,23 @@ def _as_httpx(error: Exception) -> Exception:
     found: Exception = kind(said)
     found.__cause__ = getattr(cause, "certificate_error", None) or getattr(cause, "os_error", None)
     return found
+
+
+async def _refuse_redirect(response: Any) -> None:
+    if not response.has_redirect_location:
+        return
+    asked, location = response.request.url, response.headers["location"]
+    try:
+        target = asked.join(location)
+    except (_httpx.InvalidURL, ValueError):
+        target = None
+    if response.status_code in _KEEP_THE_REQUEST and target is not None and _same_server(asked, target):
+        return
+    where = "an address that cannot be read" if target is None else f"{_server_of(target)}{target.path}"
+    raise ServerError(
+        f"{_origin(response)} redirects ({response.status_code}) to {where}, which is not followed; "
+        "if that is the server, give its address as base_url"
+    )
 
 
 async def _bound(response: Any) -> None:
@@ -212,5 +222,8 @@ def _same_server(asked: Any, target: Any) -> bool:
 
 
 def _origin(response: Any) -> str:
-    url = response.request.url
+    return _server_of(response.request.url)
+
+
+def _server_of(url: Any) -> str:
     return f"{url.scheme}://{url.host}" + ("" if url.port is None else f":{url.port}")

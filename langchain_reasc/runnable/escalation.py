@@ -24,7 +24,7 @@ from langchain_reasc.calibration import (
     Shadowed,
     numbered,
 )
-from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
+from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch, reason_of
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.decision import Reason
 from langchain_reasc.method.stopping import Cap
@@ -390,10 +390,10 @@ def combined(
         for responses, _ in spent
         for one in responses
     ]
-    account = result.message.response_metadata["reasc"]
+    account = dict(result.message.response_metadata["reasc"])
     said, told = list(notices), [*notices, *result.notices]
     for name, error in (failed or {}).items():
-        account = {**account, "failed_model": name, "failed_because": repr(error)}
+        account |= {"failed_model": name, "failed_because": repr(error), "failed_reason": reason_of(error)}
         said.insert(0, f"the {name} model failed, so the {answered_by} one answers")
         told.insert(0, f"{said[0]}: {error!r}")
     if decision.reason == "escalated" and question.request.asked == "small":

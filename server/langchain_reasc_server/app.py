@@ -18,7 +18,7 @@ from starlette.routing import Route
 from langchain_reasc.models.usage import estimated_tokens
 from langchain_reasc_server.calls import Call, Hear
 from langchain_reasc_server.chat import FirstResponse, Won, role_event
-from langchain_reasc_server.errors import Refused, refusal_of
+from langchain_reasc_server.errors import Refused, RepeatedErrors, refusal_of
 from langchain_reasc_server.events import EventStream, Send
 from langchain_reasc_server.keys import Admission, Client
 from langchain_reasc_server.metering import Drawn, Meter
@@ -29,7 +29,7 @@ from langchain_reasc_server.responses import ResponseWriter, Translated
 from langchain_reasc_server.responses_request import Untranslatable, chat_request
 from langchain_reasc_server.solver import Solver, Upstream
 from langchain_reasc_server.status import POLICY, REMEMBERED, Decided, headline, status_page
-from langchain_reasc_server.wire import DONE, PING, encoded, sse
+from langchain_reasc_server.wire import DONE, PING, Json, encoded, sse
 
 _HELD: Final = 0.5
 """Seconds to delay the head of a stream, so that an upstream's refusal keeps its status."""
@@ -74,8 +74,9 @@ class Gateway:
     lifetime: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
     origins: Sequence[str] = ()
     paths: Sequence[str] = ()
-    _readiness: asyncio.Task[bool] | None = None
+    _readiness: asyncio.Task[str | None] | None = None
     _ask_again: float = 0.0
+    _failed_models: RepeatedErrors = field(default_factory=RepeatedErrors)
 
     def __post_init__(self) -> None:
         self._browsers = browser_access(self.origins)
@@ -105,13 +106,16 @@ class Gateway:
         async with self.lifetime():
             yield
             await self.upstream.close()
+            await self.solver.close()
 
     async def _ready(self, request: Request) -> Response:
         if self._readiness is None or time.monotonic() > self._ask_again:
             self._ask_again = time.monotonic() + _READY_FOR
-            self._readiness = asyncio.create_task(self.upstream.ready())
-        ready = await asyncio.shield(self._readiness)
-        return JSONResponse({"status": "ready" if ready else "the upstream does not answer"}, 200 if ready else 503)
+            self._readiness = asyncio.create_task(self.solver.not_ready())
+        missing = await asyncio.shield(self._readiness)
+        if missing is not None:
+            return JSONResponse({"status": f"{missing} does not answer, or does not have the model"}, 503)
+        return JSONResponse({"status": "ready"})
 
     async def _metrics(self, request: Request) -> Response:
         learning = await asyncio.to_thread(self.solver.learning)  # which may read its file
@@ -324,7 +328,17 @@ class Gateway:
         request.state.account = account = won.account
         request.state.bill = won.message.usage_metadata
         self.metrics.record_vote(account, cut_off=won.cut_off)
+        self._record_failed_model(won.message.response_metadata["reasc"])
         self.decided.append(Decided(time.time(), time.monotonic() - begun, won.call.model, account, client))
+
+    def _record_failed_model(self, told: Json) -> None:
+        """Log and count why one of two models failed, from the whole account of a vote."""
+        if (model := told.get("failed_model")) is None:
+            return
+        reason = told["failed_reason"]
+        self.metrics.record_model_failure(model, reason)
+        said = f"the {model} model failed ({reason}), so the other one answers: {told['failed_because']}"
+        self._failed_models.log(f"{model} {reason}", said)
 
     @asynccontextmanager
     async def _until_gone(

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -11,11 +12,15 @@ from langchain_reasc_openai.errors import retry_after
 from starlette.responses import Response
 
 from langchain_reasc.exceptions import (
+    CalibrationError,
     ConfigurationError,
     FingerprintMismatch,
+    MissingExtraError,
+    ModelError,
     ReASCError,
     SamplingError,
     ServerBusy,
+    ServerMismatch,
     Undecided,
     root_of,
 )
@@ -29,6 +34,33 @@ _TYPES: Final = {
     429: "rate_limit_error",
 }
 """Status -> the type of an error; other 4xx are ``invalid_request_error``, and 5xx ``server_error``."""
+
+
+_LOGGED_EVERY: Final = 60.0
+"""Seconds after which an error that goes on is logged again."""
+_MOST_LOGGED: Final = 256
+
+
+class RepeatedErrors:
+    """Logs errors that come with many requests: each once a minute, with how often it came in between."""
+
+    def __init__(self) -> None:
+        self._logged: dict[str, tuple[float, int]] = {}  # kind -> when it was logged, and how often it came since
+
+    def log(self, kind: str, message: str) -> None:
+        """Log a message unless one of its kind was logged in the last minute."""
+        now = time.monotonic()
+        logged_at, since = self._logged.get(kind, (-_LOGGED_EVERY, 0))
+        if now - logged_at < _LOGGED_EVERY:
+            self._logged[kind] = logged_at, since + 1
+            return
+        if len(self._logged) >= _MOST_LOGGED:
+            self._logged.clear()
+        self._logged[kind] = now, 0
+        _log.error("%s%s", message, f" ({since:,} times more since it was logged last)" if since else "")
+
+
+_repeated: Final = RepeatedErrors()
 
 
 class Refused(Exception):
@@ -81,7 +113,11 @@ def refusal_of(error: Exception) -> Refused:
     for types, status, code, message in _OURS:
         if isinstance(error, types):
             if message is not None:
-                _log.warning("%s: %s", message, root_of(error))
+                root = str(root_of(error))
+                if status == 500:
+                    _repeated.log(root, root)
+                else:
+                    _log.warning("%s: %s", message, root)
             status = 429 if isinstance(error, ServerBusy) and headers else status
             return Refused(status, message or str(error), code=code, headers=headers)
     if isinstance(error, openai.APIError) and error.body:  # said in a response of status 200
@@ -90,12 +126,14 @@ def refusal_of(error: Exception) -> Refused:
         _log.warning("no response: %s", root_of(error))
         return Refused(502, "the upstream gave no usable response", code="upstream_error", headers=headers)
     _log.error("a request failed", exc_info=error)
-    return Refused(500, "an internal error; the server's log says more", code="internal_error")
+    return Refused(500, _INTERNAL, code="internal_error")
 
 
+_INTERNAL: Final = "an internal error; the server's log says more"
 _OURS: Final[tuple[tuple[Any, int, str, str | None], ...]] = (
     (core.ContextOverflowError, 400, "context_length_exceeded", None),
     (Undecided, 422, "undecided", None),
+    (ServerMismatch, 500, "internal_error", _INTERNAL),
     ((ConfigurationError, FingerprintMismatch), 400, "invalid_value", None),
     (NotImplementedError, 400, "unsupported", "this model does not support what the request asks for"),
     ((openai.APITimeoutError, core.ModelTimeoutError, TimeoutError), 504, "timeout", "no answer in time"),
@@ -106,6 +144,7 @@ _OURS: Final[tuple[tuple[Any, int, str, str | None], ...]] = (
         "unreachable",
         "no upstream server can be reached",
     ),
+    ((MissingExtraError, CalibrationError, ModelError), 500, "internal_error", _INTERNAL),
 )
 """Types of errors, with status, code and message (None for the error's own message)."""
 

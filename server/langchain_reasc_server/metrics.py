@@ -49,7 +49,7 @@ class Metrics:
         )
         self._answered = Counter("reasc_answered_by", "Votes by the model whose answer it is", ["model"], **given)
         self._failed = Counter(
-            "reasc_model_failures", "Votes in which all samples of a model failed", ["model"], **given
+            "reasc_model_failures", "Votes in which all samples of a model failed", ["model", "reason"], **given
         )
         self._shadowed = Counter("reasc_shadowed", "Questions that both models were asked, to learn", **given)
         of_model = "Tokens of votes by model, prompt and generated"
@@ -101,10 +101,12 @@ class Metrics:
         if (model := account.get("answered_by")) is not None:
             self._answered.labels(model).inc()
             self._shadowed.inc(account.get("shadowed", False))
-        if (failed := account.get("failed_model")) is not None:
-            self._failed.labels(failed).inc()
         if model != "large" and account["samples"] > 1 and (votes := account["votes"].values()):
             self._agreement.observe(max(votes) / sum(votes))
+
+    def record_model_failure(self, model: str, reason: str) -> None:
+        """Count a vote in which all samples of a model failed, for a reason in a word."""
+        self._failed.labels(model, reason).inc()
 
     def record_error(self, refused: Refused) -> None:
         """Count a request that got an error, of the upstream or of this server."""

@@ -20,11 +20,13 @@ from starlette.requests import Request
 from yarl import URL
 
 from langchain_reasc.agents.chat_model import ChatReASC
+from langchain_reasc.exceptions import ServerError, ServerMismatch
 from langchain_reasc_server.calls import Call, Hear, messages_of
-from langchain_reasc_server.errors import Refused
+from langchain_reasc_server.errors import Refused, RepeatedErrors
 from langchain_reasc_server.events import Send, start_response
 from langchain_reasc_server.wire import sse
 
+_repeated: Final = RepeatedErrors()
 _HOP_BY_HOP: Final = frozenset(
     {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection"}
     | {"te", "trailer", "transfer-encoding", "upgrade"}
@@ -162,6 +164,12 @@ class Servers:
         async with self._response(request, body, call) as (response, whole):
             if not 200 <= response.status < 600:
                 raise Refused(502, f"the upstream answers with status {response.status}", code="upstream_error")
+            if "location" in response.headers and 300 <= response.status < 400:
+                # A client that follows it sends its key, and is told an address that may be internal.
+                said = f"the upstream redirects {request.url.path}"
+                where = f"{said} to {response.headers['location']}"
+                _repeated.log(where, f"{where}; if that is the upstream, give its address as --url")
+                raise Refused(502, said, code="upstream_error")
             named = ((name.lower(), value) for name, value in response.headers.items())
             given = [(name, value) for name, value in named if _is_given_back(name)]
             given.append(("x-reasc-passed-through", why))
@@ -251,17 +259,31 @@ class Servers:
 
     async def token_limit(self) -> str:
         """Return the servers' name for the option that limits tokens, asking the servers if necessary."""
-        return (await asyncio.to_thread(self.chat_model.capabilities)).max_tokens
+        return (await self.chat_model.acapabilities()).max_tokens
 
     async def ready(self) -> bool:
-        """Return whether one of the servers answers."""
+        """Return whether one of the servers answers, and no server says that it does not have the model."""
         for url in self._servers_by_load():
+            options: Any = {"headers": {"authorization": f"Bearer {self._key}"}, "proxy": self._proxies[url]}
             with suppress(aiohttp.ClientError, TimeoutError):
-                options: Any = {"headers": {"authorization": f"Bearer {self._key}"}, "proxy": self._proxies[url]}
-                async with asyncio.timeout(_READY_WITHIN), self._client.get(f"{url}/models", **options) as answer:
-                    if answer.status < 500:
-                        return True
+                async with (
+                    asyncio.timeout(_READY_WITHIN),
+                    self._client.get(f"{url}/models", allow_redirects=False, **options) as answer,
+                ):
+                    if answer.status < 300 or 400 <= answer.status < 500:
+                        return await self._may_have_model()
         return False
+
+    async def _may_have_model(self) -> bool:
+        try:
+            async with asyncio.timeout(_READY_WITHIN):
+                await self.chat_model.acapabilities()
+        except ServerMismatch as error:
+            _repeated.log(str(error), f"not ready: {error}")
+            return False
+        except (ServerError, TimeoutError):  # a busy server answers another time
+            return True
+        return True
 
     def health(self) -> dict[str, bool]:
         """Return server -> whether it is healthy."""
@@ -310,10 +332,10 @@ def _is_stream(response: aiohttp.ClientResponse) -> bool:
     return "text/event-stream" in response.headers.get("content-type", "")
 
 
-def only_model(url: str, key: Any) -> str | None:
+def only_model(url: str, key: Any, timeout: float) -> str | None:
     """Return the name of a server's model if it has only one."""
     from langchain_reasc_openai.server import Server, base_url
 
-    with Server(base_url(url), api_key=key) as server:
+    with Server(base_url(url), api_key=key, timeout=timeout) as server:
         rows = server.get("/models").rows("data")
     return str(rows[0]["id"]) if len(rows) == 1 and "id" in rows[0] else None

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _KEYS: Final = "REASC_KEYS"
 _LONGEST_RETRY_AFTER: Final = 5.0
 """Seconds to wait for a busy upstream. If it asks for more, the client gets the error, and can decide."""
+_LONGEST_START: Final = 30.0
+"""Seconds for a server to list its models when this one starts."""
 
 
 def read_config(context: typer.Context, path: Path | None) -> Path | None:
@@ -124,7 +126,7 @@ class UpstreamOptions:
                     raise ConfigurationError(f"--{name.replace('_', '-')} needs --url")
             return source.open()
         if source.model is None:
-            source.model = _only_model(source.url, source.key_variable)
+            source.model = self._only_model(source.url, source.key_variable)
         return source.open(**self._of_servers(source.url, self.preset))
 
     def _of_servers(self, urls: list[str], preset: str | None) -> dict[str, Any]:
@@ -164,13 +166,19 @@ class UpstreamOptions:
         variable = larger.escalate_key
         options = {
             "base_url": urls,
-            "model": larger.escalate_model or _only_model(urls, variable),
+            "model": larger.escalate_model or self._only_model(urls, variable),
             "api_key": None if variable is None else secret_in(variable),
             "pass_keys": self.pass_keys,
             **self._of_servers(urls, None),
         }
         with LargerServers(**options) as model:
             yield {"escalate_to": model, **larger.options}
+
+    def _only_model(self, urls: list[str], key_variable: str | None) -> str | None:
+        from langchain_reasc_server.proxy import only_model
+
+        key = None if key_variable is None else secret_in(key_variable)
+        return only_model(urls[0], key, min(self.timeout, _LONGEST_START))
 
     def serving(self, source: ModelOptions, model: Any) -> "Upstream":
         """Return an open model as an upstream of the server."""
@@ -181,12 +189,6 @@ class UpstreamOptions:
             return Servers(model, pass_keys=self.pass_keys, timeout=self.timeout)
         names = (getattr(model, name, None) for name in ("model_name", "model", "model_id"))
         return LangChainModel(model, next((str(name) for name in names if name), source.model or model.get_name()))
-
-
-def _only_model(urls: list[str], key_variable: str | None) -> str | None:
-    from langchain_reasc_server.proxy import only_model
-
-    return only_model(urls[0], None if key_variable is None else secret_in(key_variable))
 
 
 def _origin(url: str) -> tuple[str, str]:

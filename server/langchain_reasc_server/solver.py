@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
+from langchain_reasc_openai import ChatOpenAICompatible
 from starlette.requests import Request
 
 from langchain_reasc.agents.chat_model import ChatReASC
@@ -27,6 +28,7 @@ from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 from langchain_reasc_server.calls import COUNTED, Call, Hear, VotePolicy
 from langchain_reasc_server.chat import Won
 from langchain_reasc_server.events import Send
+from langchain_reasc_server.proxy import Servers
 
 _MOST_WISHES: Final = 64
 """The most combinations of requests' wishes whose solvers are kept."""
@@ -111,6 +113,8 @@ class Solver:
             concurrency=votes.concurrency,
             **(larger or {}),
         )
+        larger_model = self._own.larger
+        self._larger = Servers(larger_model) if isinstance(larger_model, ChatOpenAICompatible) else None
         self._models: dict[str, ChatReASC] = {}
         self._others: OrderedDict[tuple[Any, ...], ChatReASC] = OrderedDict()
 
@@ -159,8 +163,21 @@ class Solver:
 
     def health(self) -> dict[str, bool]:
         """Return server -> whether it is healthy, of both models."""
-        servers: list[Any] = getattr(self._own.larger, "status", list)()
-        return {**{one.url: one.healthy for one in servers}, **self.upstream.health()}
+        return {**(self._larger.health() if self._larger else {}), **self.upstream.health()}
+
+    async def not_ready(self) -> str | None:
+        """Return which of the two models cannot be asked; None if both can."""
+        if self._larger is None:
+            return None if await self.upstream.ready() else "the upstream"
+        upstream_ready, larger_ready = await asyncio.gather(self.upstream.ready(), self._larger.ready())
+        if not upstream_ready:
+            return "the upstream"
+        return None if larger_ready else "the larger model's upstream"
+
+    async def close(self) -> None:
+        """Close the connections for :meth:`not_ready`. The caller owns the larger model."""
+        if self._larger is not None:
+            await self._larger.close()
 
     def knows(self) -> list[Description]:
         """Describe what was learned, or the calibration; with two models, of each of the first kinds of request."""

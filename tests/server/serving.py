@@ -133,15 +133,16 @@ def front(*answers: Any, served: Any = None, **options: Any) -> Iterator[Front]:
     admission = options.pop("admission", {})
     keys = {key: f"key{number}" for number, key in enumerate(admission.get("keys", ()), 1)}
     pass_keys = options.pop("pass_keys", False)
-    retry = options.pop("retry", FAST)
+    fields = {"preset": "vllm", "retry": options.pop("retry", FAST), **options.pop("fields", {})}
     connections = options.pop("connections", 4096)
     larger = options.pop("larger", None)
+    listed = options.pop("get", models)
     with ExitStack() as stack:
-        upstreams = [_gone() if one is None else stack.enter_context(serving(one, get=models)) for one in answers]
+        upstreams = [_gone() if one is None else stack.enter_context(serving(one, get=listed)) for one in answers]
         if served is None:
             model = stack.enter_context(
                 ChatOpenAICompatible(
-                    base_url=[one.url for one in upstreams], model="tiny", preset="vllm", api_key=KEY, retry=retry
+                    **{"base_url": [one.url for one in upstreams], "model": "tiny", "api_key": KEY, **fields}
                 )
             )
             served = Servers(model, pass_keys=pass_keys)

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from backends.openai.fake_server import Fake
 from calibration.test_escalation import WRONG, known
 from cli.test_commands import reasc
 from langchain_reasc_openai import ChatOpenAICompatible
 from langchain_reasc_server.keys import read_keys
 from langchain_reasc_server.local import LangChainModel
 from langchain_reasc_server.proxy import LargerServers
-from servers.exchange import refuses
+from servers.exchange import Exchange, refuses
 from servers.fake_server import Served, serving
 from starlette.datastructures import Headers
 
@@ -29,14 +30,22 @@ CONTESTED = Said(texts=("it is 41", "it is 42"), cities=("Rome", "Oslo"))
 
 
 @contextmanager
-def two(small: Any, large: Any, *, pass_keys: bool = False, **options: Any) -> Iterator[tuple[Front, Served]]:
+def two(
+    small: Any, large: Any, *, pass_keys: bool = False, preset: str = "vllm", larger_get: Any = models, **options: Any
+) -> Iterator[tuple[Front, Served]]:
     """Serve in front of a small model and a larger one; None for a server that is gone."""
     with ExitStack() as stack:
-        served = stack.enter_context(serving(refuses(404) if large is None else large, get=models))
+        served = stack.enter_context(serving(refuses(404) if large is None else large, get=larger_get))
         url = served.url if large is not None else "http://127.0.0.1:9/v1"
         larger = stack.enter_context(
             LargerServers(
-                base_url=[url], model="big", preset="vllm", api_key=LARGE_KEY, retry=FAST, pass_keys=pass_keys
+                base_url=[url],
+                model="big",
+                preset=preset,
+                api_key=LARGE_KEY,
+                retry=FAST,
+                pass_keys=pass_keys,
+                stream_chunk_timeout=options.pop("stream_chunk_timeout", 120.0),
             )
         )
         options["votes"] = {"answer": "number", **options.get("votes", {})}
@@ -103,9 +112,15 @@ def test_calls_of_tools_are_contested_too_and_what_is_not_voted_on_stays_with_th
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-@pytest.mark.parametrize("large", [None, refuses(401)])
-def test_the_small_model_answers_where_the_larger_one_fails_and_the_reply_says_so(large: Any, streamed: bool) -> None:
-    with two(CONTESTED, large) as (server, _):
+@pytest.mark.parametrize(
+    ("large", "reason"),
+    [(None, "unreachable"), (refuses(401), "401"), (refuses(500), "500"), (Exchange.hang, "timeout")],
+)
+def test_the_small_model_answers_where_the_larger_one_fails_and_the_reply_says_so(
+    large: Any, reason: str, streamed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with two(CONTESTED, large, stream_chunk_timeout=0.5) as (server, _):
+        server.chat(stream=streamed)
         reply = server.chat(stream=streamed)
         last = [one for one in events_in(reply.text) if isinstance(one, dict)][-1] if streamed else reply.json()
         account = last["reasc"]
@@ -113,7 +128,45 @@ def test_the_small_model_answers_where_the_larger_one_fails_and_the_reply_says_s
         [failed] = [notice for notice in account["notices"] if "large model failed" in notice]
         assert "Error" not in failed, "and not how, to clients"
         assert account["failed_model"] == "large"
-        assert server.gateway.metrics.total("reasc_model_failures_total", model="large") == 1
+        assert "failed_because" not in account
+        assert server.gateway.metrics.total("reasc_model_failures_total", model="large", reason=reason) == 2
+        [logged] = [record for record in caplog.records if record.name.startswith("langchain_reasc_server")]
+        assert logged.levelname == "ERROR" and f"({reason})" in logged.getMessage(), "once, and not for each request"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("path", ["/chat/completions", "/responses"])
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("wrong", ["small", "large"])
+def test_a_wrong_name_of_a_model_is_logged_and_clients_are_told_nothing_of_it(
+    wrong: str, streamed: bool, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = Fake(models=("another",))
+    other.served = Served(other, other.get)
+    asked: dict[str, Any] = {"stream": streamed}
+    asked |= {"messages": HELLO} if path.startswith("/chat") else {"input": "How much is 40 + 2?"}
+    small, large = (other, Said()) if wrong == "small" else (CONTESTED, other)
+    of_small = {"get": other.get, "fields": {"preset": "auto"}} if wrong == "small" else {}
+    of_large = {"preset": "auto", "larger_get": other.get} if wrong == "large" else {}
+    with two(small, large, **of_large, **of_small) as (server, _):
+        reply = server.post(asked, path)
+        assert reply.status_code == 500 or (streamed and reply.status_code == 200)
+        assert re.search('"(internal|server)_error"', reply.text)
+        assert not re.search(r"127\.0\.0\.1|another", reply.text)
+        [logged] = {record.getMessage() for record in caplog.records if record.levelname == "ERROR"}
+        assert "127.0.0.1" in logged and repr("tiny" if wrong == "small" else "big") in logged and "'another'" in logged
+        ready = server.http.get(server.url.replace("/v1", "/health/ready"))
+        assert ready.status_code == 503 and "127.0.0.1" not in ready.text
+        assert ("larger" in ready.text) is (wrong == "large")
+
+
+@pytest.mark.parametrize("preset", ["vllm", "auto"])
+def test_a_larger_model_that_is_gone_is_not_ready(preset: str) -> None:
+    with two(Said(), None, preset=preset) as (server, _):
+        ready = server.http.get(server.url.replace("/v1", "/health/ready"))
+        assert ready.status_code == 503 and "larger" in ready.text and "127.0.0.1" not in ready.text
+    with two(Said(), Said()) as (server, _):
+        assert server.http.get(server.url.replace("/v1", "/health/ready")).status_code == 200
 
 
 def test_the_larger_model_answers_where_the_small_one_fails_and_both_failing_is_an_error() -> None:

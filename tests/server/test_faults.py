@@ -5,6 +5,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,8 +14,9 @@ import pytest
 from langchain_reasc_openai import RetryPolicy
 from langchain_reasc_server.reading import Bodies
 from servers.exchange import Answer, Exchange, refuses
+from servers.fake_server import serving
 
-from .serving import HELLO, SHAPE, TOOL, Front, Said, endless, eventually, front
+from .serving import HELLO, SHAPE, TOOL, Front, Said, endless, events_in, eventually, front
 
 pytestmark = pytest.mark.full
 
@@ -154,14 +156,40 @@ def test_a_first_response_that_is_refused_is_drawn_again_where_that_may_help(sta
         assert server.post(VOTED).status_code == expected
 
 
-def test_an_upstream_that_asks_for_a_long_rest_is_the_clients_to_wait_for() -> None:
-    with front(refuses(429, retry_after="90")) as server:
-        responses = [server.post(VOTED) for _ in range(2)]  # the client waits less than the 90 seconds
-        assert [response.status_code for response in responses] == [429, 429]
-        assert all(response.headers["retry-after"] == "90" for response in responses)
-        first, second = (response.json()["error"] for response in responses)
-        assert first["message"] == "refused with 429" and len(server.upstream.requests) == 1
-        assert second["code"] == "upstream_busy" and "429" not in second["message"]  # the first client's words
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("status", [429, 503])
+def test_an_upstream_that_asks_for_a_long_rest_is_used_as_soon_as_it_answers(status: int, streamed: bool) -> None:
+    asked, well = {**VOTED, "stream": streamed}, threading.Event()
+
+    async def answer(exchange: Exchange) -> None:
+        await (Said()(exchange) if well.is_set() else exchange.refuse(status, retry_after="3600"))
+
+    with front(answer, retry=RetryPolicy(attempts=2, longest_retry_after=1.0)) as server:
+        begun = time.monotonic()
+        responses = [server.post(asked) for _ in range(3)]
+        assert time.monotonic() - begun < 1.0, "the clients decide whether to wait"
+        assert [response.status_code for response in responses] == [status, 429, 429]
+        assert [response.headers["retry-after"] for response in responses] == ["3600", "1", "1"]
+        first, *others = (response.json()["error"] for response in responses)
+        assert first["message"] == f"refused with {status}" and len(server.upstream.requests) == 1
+        for error in others:
+            assert error["code"] == "upstream_busy" and "refused" not in error["message"]  # the first client's words
+        time.sleep(1.0)
+        well.set()
+        with ThreadPoolExecutor(4) as threads:
+            responses = [*threads.map(lambda _: server.post(asked), range(4))]
+        assert [response.status_code for response in responses] == [200] * 4
+
+
+def test_a_resting_upstream_is_asked_by_one_request_at_a_time() -> None:
+    with front(refuses(429, retry_after="3600"), retry=RetryPolicy(attempts=2, longest_retry_after=0.3)) as server:
+        begun = time.monotonic()
+        with ThreadPoolExecutor(8) as threads:
+            while time.monotonic() - begun < 3.0:
+                statuses = {response.status_code for response in threads.map(lambda _: server.post(VOTED), range(8))}
+                assert statuses == {429}
+        # At 0, 1, 3 and 7 seconds by the policy; the first requests may arrive together.
+        assert len(server.upstream.requests) <= 3 + 8
 
 
 def only(well: dict[str, str], status: int, **headers: str) -> Answer:
@@ -206,6 +234,52 @@ def test_an_upstream_that_is_not_there_is_a_bad_gateway(body: dict[str, Any]) ->
         ready = server.http.get(server.url.replace("/v1", "/health/ready"))
         assert ready.status_code == 503
         assert server.http.get(server.url.replace("/v1", "/health/live")).status_code == 200
+
+
+ASKED = {"model": "tiny", "input": "2 + 2?", "tools": [{**TOOL["function"], "type": "function"}]}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/chat/completions", VOTED),
+        ("/chat/completions", {**VOTED, "stream": True}),
+        ("/responses", {**ASKED, "max_output_tokens": 9}),
+    ],
+)
+def test_requests_to_an_upstream_that_never_answered_all_fail_within_their_own_time(
+    path: str, body: dict[str, Any]
+) -> None:
+    async def silent(exchange: Exchange) -> None:
+        await exchange.hang()
+
+    fields = {"preset": "auto", "stream_chunk_timeout": 1.0}
+    with front(silent, get=silent, fields=fields) as server, ThreadPoolExecutor(4) as threads:
+        begun = time.monotonic()
+        responses = [*threads.map(lambda _: server.post(body, path), range(4))]
+        assert time.monotonic() - begun < 2.5, "and not one after the other"
+        for response in responses:
+            error = events_in(response.text)[-1] if body.get("stream") else response.json()
+            assert response.status_code == (200 if body.get("stream") else 504)
+            assert error["error"]["code"] == "timeout" and "127.0.0.1" not in response.text
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("body", [VOTED, {**VOTED, "stream": True}, {"model": "tiny", "messages": HELLO}])
+def test_a_redirect_of_the_upstream_is_followed_by_nobody(
+    body: dict[str, Any], code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(Said(), get=Said()) as elsewhere:
+
+        async def redirects(exchange: Exchange) -> None:
+            await exchange.reply(code, location=f"{elsewhere.url}/chat/completions")
+
+        with front(redirects, get=redirects) as server:
+            response = server.post(body)
+            assert response.status_code == 502 and response.json()["error"]["code"] == "upstream_error"
+            assert "127.0.0.1" not in f"{response.text} {response.headers}" and elsewhere.url in caplog.text
+            assert server.http.get(server.url.replace("/v1", "/health/ready")).status_code == 503
+        assert not elsewhere.exchanges and not elsewhere.gets
 
 
 def test_an_error_that_comes_as_a_reply_is_none() -> None:

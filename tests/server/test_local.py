@@ -15,7 +15,9 @@ from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_server.local import LangChainModel
 from pydantic import Field
 
-from .serving import HELLO, SHAPE, TOOL, Front, front
+from langchain_reasc.exceptions import CalibrationFileError, ModelClosedError, missing_extra
+
+from .serving import HELLO, SHAPE, TOOL, Front, events_in, front
 
 USAGE: Any = {"input_tokens": 5, "output_tokens": 2, "total_tokens": 7}
 
@@ -42,6 +44,8 @@ class Scripted(BaseChatModel):
                 "", tool_calls=[{"name": "weather", "args": {"city": "Rome"}, "id": "1"}], usage_metadata=USAGE
             )
         text = '{"status": "fine"}' if kwargs.get("response_format") else next(self.turns)
+        if isinstance(text, Exception):
+            raise text
         return AIMessage(text, usage_metadata=USAGE, response_metadata={"finish_reason": "stop"})
 
     def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
@@ -73,6 +77,25 @@ def server() -> Iterator[Front]:
 
 
 ASKED: dict[str, Any] = {"model": "scripted", "messages": HELLO, "temperature": 0.7, "no_model_knows_this": 1}
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("voted", [True, False])
+@pytest.mark.parametrize(
+    "error", [missing_extra("grammar", "llguidance"), CalibrationFileError("/srv/c.json"), ModelClosedError("/srv")]
+)
+def test_what_the_operator_has_to_mend_is_no_fault_of_the_upstream(
+    error: Exception, voted: bool, streamed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: dict[str, Any] = {"stream": streamed, **({} if voted else {"seed": 3})}
+    model = Scripted(turns=itertools.cycle([error]))
+    with front(served=LangChainModel(model, "scripted"), votes={"answer": "number"}) as server:
+        reply = server.chat(**asked)
+        refused = events_in(reply.text)[-1] if reply.status_code == 200 else reply.json()
+        assert refused["error"]["code"] == "internal_error" and (streamed or reply.status_code == 500)
+        assert str(error) not in reply.text
+        assert server.gateway.metrics.total("reasc_upstream_errors_total") == 0
+    assert str(error) in caplog.text and "ERROR" in caplog.text
 
 
 @pytest.mark.parametrize("voted", [True, False])

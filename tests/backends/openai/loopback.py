@@ -123,6 +123,9 @@ class Face:
     def solve(self, reasc: Any, given: Any) -> Any:
         return self._call(reasc, "solve", given)
 
+    def capabilities(self, model: Any) -> Any:
+        return self._call(model, "capabilities")
+
     def stream(self, model: Any, given: Any = PROMPT, **options: Any) -> list[AIMessageChunk]:
         return self._read(model, "stream", given, **options)
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.exceptions import ModelTimeoutError
 from langchain_reasc_openai import PRESETS, Capabilities, ChatOpenAICompatible, RetryPolicy, probe
 from properties import examples
 from pydantic import SecretStr
@@ -24,10 +25,10 @@ from typer.testing import CliRunner, Result
 
 from backends.openai.conftest import model_of
 from backends.openai.fake_server import Fake, llama_server, lm_studio, ollama, serving, sglang, vllm
-from backends.openai.loopback import Face, silent
+from backends.openai.loopback import Face, eventually, silent
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.cli import app, console
-from langchain_reasc.exceptions import ConfigurationError, SampleTimeout, ServerError
+from langchain_reasc.exceptions import ConfigurationError, SampleTimeout, ServerError, ServerTimeout
 from langchain_reasc.models import prepare_model
 
 pytestmark = pytest.mark.full
@@ -182,11 +183,24 @@ async def dripping(exchange: Exchange) -> None:
         await asyncio.sleep(0.05)
 
 
+async def pinging(exchange: Exchange) -> None:
+    """Answer GETs, and send comments without an end to all else."""
+    if not exchange.body:
+        return await exchange.reply(200, {"data": [{"id": "tiny"}]})
+    if not exchange.body.get("stream"):
+        return await Fake()(exchange)
+    await exchange.begin_stream()
+    while True:
+        await exchange.write(": ping\n\n")
+        await asyncio.sleep(0.05)
+
+
 @pytest.mark.parametrize(
     ("answer", "seconds", "why"),
     [
-        (silent, 0.3, "does not answer in time"),
-        (dripping, 0.3, "does not answer in time"),
+        (silent, 0.3, "within 0.3 s"),
+        (dripping, 0.3, "within 0.3 s"),
+        (pinging, 0.3, "within 0.3 s"),
         (lambda exchange: exchange.reply(200, " " * 10_000_001), 60, "more than 10,000,000"),
     ],
 )
@@ -197,18 +211,62 @@ def test_a_probe_reads_no_answer_that_takes_too_long_or_is_too_large(answer: Ans
     assert time.monotonic() - begun < 20
 
 
-@pytest.mark.parametrize("limit", ["timeout", "sample_timeout", "of the model"])
+@pytest.mark.parametrize("limit", ["timeout", "sample_timeout"])
 def test_a_question_waits_for_no_probe_longer_than_it_may(face: Face, limit: str) -> None:
     begun = time.monotonic()
     with fake_server.serving(silent, get=silent) as served:
-        if limit == "of the model":
-            with pytest.raises(ServerError, match="in time"):
-                ChatOpenAICompatible(base_url=served.url, model="m", timeout=0.3).capabilities()
-        else:
-            model = ChatOpenAICompatible(base_url=served.url, model="m")
-            with pytest.raises(SampleTimeout):
-                face.solve(ReASCRunnable(model=model, **{limit: 0.3}), "q")
+        model = ChatOpenAICompatible(base_url=served.url, model="m")
+        with pytest.raises(SampleTimeout):
+            face.solve(ReASCRunnable(model=model, **{limit: 0.3}), "q")
     assert time.monotonic() - begun < 10
+
+
+CALLS: dict[str, Any] = {
+    "invoke": lambda face, model: face.invoke(model, "q"),
+    "stream": lambda face, model: face.stream(model, "q"),
+    "sample": lambda face, model: face.sample(model, "q", n=2),
+    "capabilities": lambda face, model: face.capabilities(model),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("limit", ["timeout", "stream_chunk_timeout"])
+@pytest.mark.parametrize("probed", [silent, dripping])
+def test_requests_to_a_server_that_never_answers_all_fail_within_their_own_time(
+    face: Face, limit: str, call: str, probed: Answer
+) -> None:
+    def seconds() -> float:
+        begun = time.monotonic()
+        with pytest.raises(ServerTimeout, match="within 1 s") as raised:
+            CALLS[call](face, model)
+        assert isinstance(raised.value, ModelTimeoutError) and raised.value.is_retryable
+        return time.monotonic() - begun
+
+    with fake_server.serving(probed, get=probed) as served, ThreadPoolExecutor(4) as threads:
+        model = ChatOpenAICompatible(base_url=served.url, model="m", **{limit: 1.0})
+        waits = [future.result() for future in [threads.submit(seconds) for _ in range(4)]]
+    assert max(waits) < 1.9, "and not one after the other"
+
+
+def test_a_probe_that_outlasts_a_request_serves_the_next(face: Face) -> None:
+    fake = vllm()
+
+    async def slow(exchange: Exchange) -> None:
+        await asyncio.sleep(0.15)  # 15 answers take longer than a request may
+        await fake(exchange)
+
+    with fake_server.serving(slow, get=fake.get) as fake.served:
+        model = model_of(fake, preset="auto", timeout=1.0)
+        with pytest.raises(ServerTimeout):
+            face.invoke(model, "q")
+        assert eventually(lambda: model._connection.known(model) is not None)
+        assert face.invoke(model, "q").content == "So it is \\boxed{4}"
+
+
+def test_a_server_that_never_answers_does_not_hide_the_next(face: Face, fake: Fake) -> None:
+    with fake_server.serving(silent, get=silent) as served:
+        model = model_of(fake, base_url=[served.url, fake.url], preset="auto", timeout=2.0)
+        assert face.capabilities(model).server == "vllm"
 
 
 def test_a_server_is_asked_once_per_process(fake: Fake) -> None:

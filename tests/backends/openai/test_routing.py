@@ -149,10 +149,40 @@ def test_where_no_server_is_well_the_one_due_soonest_is_asked() -> None:
 def test_servers_that_asked_for_rest_are_left_alone() -> None:
     servers = Servers(count=2)
     first, second = servers.all
-    first.rests_until, second.rests_until = servers.now + 5, servers.now + 3
-    assert servers.router.choose(None) is None and servers.router.seconds_of_rest() == 3
+    for server, seconds in ((first, 5), (second, 3)):
+        server.rest(seconds, begun=servers.now, now=servers.now, policy=POLICY)
+    assert servers.router.choose(None) is None and servers.router.rest().seconds == 3
     servers.now += 3
     assert servers.router.choose(None) is second and first.healthy
+
+
+def test_a_server_that_asks_for_a_long_rest_gets_single_requests_and_an_answer_ends_it() -> None:
+    servers, pauses = Servers(count=1), []
+    [server], policy = servers.all, RetryPolicy(longest_retry_after=2, sideline=1, longest_sideline=5)
+    older = Attempt(server, servers.now)
+    for _ in range(5):
+        begun = servers.now
+        trial = Attempt(server, begun)
+        servers.now += 0.1
+        for _ in range(3):  # together
+            server.rest(3600, begun=begun, now=servers.now, policy=policy)
+        trial.end()
+        rest = servers.router.rest()
+        pauses.append(round(rest.seconds, 3))
+        assert rest.asked == pytest.approx(3600)
+        servers.now += rest.seconds - 0.01
+        assert servers.router.choose(None) is None
+        older.record_answer()
+        assert servers.router.choose(None) is None, "what was asked before the refusal says nothing"
+        servers.now += 0.02
+        assert servers.router.choose(None) is server
+    assert pauses == [2, 2, 4, 5, 5]
+    trial = Attempt(server, servers.now)
+    assert servers.router.choose(None) is None, "one at a time"
+    trial.end()  # without an answer
+    trial = Attempt(server, servers.now)
+    trial.record_answer()
+    assert servers.router.choose(None) is server and server.healthy and servers.router.rest().asked == 0
 
 
 @pytest.mark.slow  # several interpreters
