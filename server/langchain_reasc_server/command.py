@@ -20,6 +20,7 @@ from langchain_reasc.cli.console import print_error, print_lines, remark
 from langchain_reasc.cli.models import LearnedLargerModelOptions, ModelOptions
 from langchain_reasc.cli.options import one_of
 from langchain_reasc.exceptions import ConfigurationError, ReASCError, missing_extra
+from langchain_reasc_server.queued_stderr import QueuedStderr, queued_stderr
 from langchain_reasc_server.serve_options import LimitOptions, ServeVoteOptions, UpstreamOptions, in_force, read_config
 
 if TYPE_CHECKING:
@@ -118,6 +119,7 @@ def serve(
             print_lines(in_force(context))
             remark(_summary(gateway, source, "the options are right"))
             return
+        stack.enter_context(queued_stderr())
         listening = stack.enter_context(_listening(host, port))
         named = f"[{host}]" if ":" in host else host
         address = f"http://{named}:{listening.getsockname()[1]}/v1"
@@ -157,15 +159,21 @@ class Service:
     def __call__(self) -> "Starlette":
         """Build the application of a worker. On wrong options exit the worker, as uvicorn does."""
         from langchain_reasc_server.metrics import forget_dead_workers
-        from langchain_reasc_server.processes import FAILED_TO_START
+        from langchain_reasc_server.processes import FAILED_TO_START, end_with_supervisor
 
+        end_with_supervisor()
         forget_dead_workers()
         stack = ExitStack()
+        stack.enter_context(queued_stderr())
         try:
             return self.app(self.gateway(stack), stack)
         except ReASCError as error:
             print_error(error)
+            stack.close()
             sys.exit(FAILED_TO_START)
+        except BaseException:
+            stack.close()
+            raise
 
     def gateway(self, stack: ExitStack) -> "Gateway":
         """Open the model until the stack is closed, and return the gateway in front of it."""
@@ -199,14 +207,17 @@ class Service:
         logging.getLogger("langchain_reasc").setLevel(logging.ERROR)  # what it says of a vote is in each reply
         logging.getLogger("langchain_reasc.calibration").setLevel(logging.WARNING)  # a store that cannot be written
 
+        if isinstance(sys.stderr, QueuedStderr):
+            sys.stderr.on_drop = gateway.metrics.dropped_lines.inc
+
         @asynccontextmanager
         async def lifetime() -> AsyncIterator[None]:
-            for one in gateway.solver.models:
-                until = "requests are answered" if one is model else "the larger model is asked"
-                threading.Thread(target=_ask_capabilities, args=(one, until), daemon=True).start()
-            gc.freeze()  # what was imported stays, and need not be looked at each time that garbage is collected
-            gc.set_threshold(20_000)  # not at every 700 objects: votes make many, and few of them are garbage in cycles
             with stack:
+                for one in gateway.solver.models:
+                    until = "requests are answered" if one is model else "the larger model is asked"
+                    threading.Thread(target=_ask_capabilities, args=(one, until), daemon=True).start()
+                gc.freeze()  # what was imported stays, and need not be looked at each time that garbage is collected
+                gc.set_threshold(20_000)  # not at every 700 objects: votes make many, few of them garbage in cycles
                 async with watched_event_loop():
                     yield
 
