@@ -1,5 +1,6 @@
 """``reasc serve``: check the options, build the server, and run it in one process or several."""
 
+import asyncio
 import gc
 import importlib
 import logging
@@ -11,6 +12,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from langchain_reasc_server.calls import VotePolicy
 
 _MEGABYTE: Final = 1_000_000
+_log = logging.getLogger(__name__)
 
 
 def serve(
@@ -193,9 +196,19 @@ class Service:
             paths=self.limits.allow_path or (),
         )
 
+    async def reload(self, gateway: "Gateway") -> None:
+        """Read the files of keys and calibrations again. If one cannot be read, all stays as before."""
+        try:
+            keys = await asyncio.to_thread(self.limits.client_keys)
+            await asyncio.to_thread(gateway.solver.reload)
+        except ReASCError as error:
+            _log.error("nothing is reloaded: %s", error)
+        else:
+            gateway.admission.replace_keys(keys)
+
     def app(self, gateway: "Gateway", stack: ExitStack) -> "Starlette":
         """Return the application, which closes the stack when the server has shut down."""
-        from langchain_reasc_server.processes import watched_event_loop
+        from langchain_reasc_server.processes import reloading_on_hangup, watched_event_loop
         from langchain_reasc_server.request_log import RequestLog
 
         model: Any = gateway.upstream.chat_model
@@ -218,6 +231,8 @@ class Service:
                     threading.Thread(target=_ask_capabilities, args=(one, until), daemon=True).start()
                 gc.freeze()  # what was imported stays, and need not be looked at each time that garbage is collected
                 gc.set_threshold(20_000)  # not at every 700 objects: votes make many, few of them garbage in cycles
+                if self.workers == 1:  # or else the supervisor replaces the workers
+                    stack.enter_context(reloading_on_hangup(partial(self.reload, gateway)))
                 async with watched_event_loop():
                     yield
 
@@ -274,6 +289,8 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         ConfigurationError: the address is in use, or does not belong to this machine.
     """
     signal.signal(signal.SIGTERM, _exit_normally)  # which uvicorn raises again when it has shut down
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a server that is still starting need not reload
     # asyncio sets TCP_NODELAY only on sockets with this protocol number; without it parts of a response are 40 ms late.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

@@ -9,7 +9,7 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +25,7 @@ __all__ = [
     "FAILED_TO_START",
     "cut_off_requests",
     "end_with_supervisor",
+    "reloading_on_hangup",
     "run_here",
     "run_workers",
     "shared_folder",
@@ -129,6 +130,29 @@ def shared_folder() -> Iterator[Path]:
             yield Path(folder)
         finally:
             del os.environ[METRICS]
+
+
+@contextmanager
+def reloading_on_hangup(reload: Callable[[], Awaitable[None]]) -> Iterator[None]:
+    """Reload on SIGHUP, in this process. If the terminal of this process was closed, stop as on SIGTERM."""
+    if not hasattr(signal, "SIGHUP"):  # Windows
+        yield
+        return
+    of_terminal, reloads = os.isatty(2), set[asyncio.Future[None]]()
+
+    def hang_up() -> None:
+        if of_terminal and not os.isatty(2):
+            signal.raise_signal(signal.SIGTERM)
+            return
+        reloads.add(task := asyncio.ensure_future(reload()))  # the event loop itself forgets a task that nobody keeps
+        task.add_done_callback(reloads.discard)
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, hang_up)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGHUP)
 
 
 @asynccontextmanager

@@ -94,21 +94,17 @@ class QueuedStderr(io.TextIOBase):
 
 
 @contextmanager
-def queued_stderr() -> Iterator[QueuedStderr | None]:
-    """Replace ``sys.stderr`` by a stream that never blocks. At the end, write what waits.
-
-    Yields:
-        The stream; None if stderr is not a file.
-    """
+def queued_stderr() -> Iterator[None]:
+    """Replace ``sys.stderr``, if it is a file, by a :class:`QueuedStderr`. At the end, write what waits."""
     stream = sys.stderr
     try:
         queued = QueuedStderr(stream)
     except (AttributeError, OSError, ValueError):
-        yield None
+        yield
         return
-    sys.stderr = queued  # type: ignore[assignment]
+    sys.stderr = queued
     try:
-        yield queued
+        yield
     finally:
         sys.stderr = stream
         queued.finish()

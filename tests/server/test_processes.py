@@ -14,12 +14,16 @@ from typing import Any
 
 import aiohttp
 import httpx
+import numpy as np
 import pytest
 from servers.exchange import Exchange
 from servers.fake_server import Served, serving
 
+from langchain_reasc.calibration import Observation, fit, save_calibration
+from langchain_reasc.models.fingerprint import Fingerprint
+
 from .serving import HELLO, TOOL, Said, eventually, models
-from .test_command import _counted, _started, _workers, process
+from .test_command import _counted, _started, process
 
 pytestmark = [
     pytest.mark.full,
@@ -163,3 +167,46 @@ def test_workers_end_when_their_supervisor_is_killed_and_give_up_the_port(upstre
             for pid in workers:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
+
+
+def write_calibration(path: Path, **fingerprint: str) -> None:
+    questions = [Observation((0, 0, 0, at % 3), np.empty((0, 4))) for at in range(40)]
+    save_calibration(fit(questions, fingerprint=Fingerprint(**fingerprint)), path)
+
+
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_sighup_reads_the_files_again_and_disturbs_no_request(workers: int, tmp_path: Path) -> None:
+    async def in_a_while(exchange: Exchange) -> None:
+        await asyncio.sleep(2 if exchange.body["messages"][-1]["content"] == "slow" else 0)
+        await Said()(exchange)
+
+    keys, calibration = tmp_path / "keys", tmp_path / "calibration.json"
+    keys.write_text("sk-mine\nsk-old\n")
+    write_calibration(calibration)
+
+    def status(key: str, text: str = "fast", **fields: Any) -> int:
+        body = {"model": "tiny", "messages": [{"role": "user", "content": text}], "tools": [TOOL], **fields}
+        headers = {"authorization": f"Bearer {key}"}
+        return httpx.post(f"{url}/chat/completions", json=body, headers=headers, timeout=60).status_code
+
+    offered = {"reasc": {"calibration": "mine", "answer": "number"}, "tools": []}
+    with serving(in_a_while, get=models) as upstream, ThreadPoolExecutor(1) as threads:
+        options = ("--url", upstream.root, "--preset", "generic", "--keys", str(keys), "--offer", f"mine={calibration}")
+        with process(*options, "--workers", str(workers)) as (url, started):
+            started_with(workers, started, url)
+            assert (status("sk-mine"), status("sk-old"), status("sk-new")) == (200, 200, 401)
+            assert status("sk-mine", **offered) == 200
+            asking = threads.submit(status, "sk-mine", "slow")
+            keys.write_text("sk-mine\nsk-new\n")
+            write_calibration(calibration, prompt_sha256="0" * 64)
+            started.send_signal(signal.SIGHUP)
+            assert eventually(lambda: status("sk-new") == 200, 60) and eventually(lambda: status("sk-old") == 401, 60)
+            assert eventually(lambda: status("sk-mine", **offered) == 400, 60)
+            assert asking.result() == 200
+            keys.unlink()
+            started.send_signal(signal.SIGHUP)
+            started.send_signal(signal.SIGHUP)
+            time.sleep(2)
+            assert status("sk-mine") == 200, "what cannot be read changes nothing"
+            started.terminate()
+            assert str(keys) in started.communicate(timeout=60)[1] and started.returncode == 0
