@@ -24,6 +24,7 @@ from langchain_reasc_server.keys import Admission, Client
 from langchain_reasc_server.metering import Drawn, Meter
 from langchain_reasc_server.metrics import Metrics
 from langchain_reasc_server.middleware import Tidied, browser_access
+from langchain_reasc_server.processes import cut_off_requests
 from langchain_reasc_server.reading import Bodies, check_head, read_object
 from langchain_reasc_server.responses import ResponseWriter, Translated
 from langchain_reasc_server.responses_request import Untranslatable, chat_request
@@ -105,6 +106,7 @@ class Gateway:
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
         async with self.lifetime():
             yield
+            await cut_off_requests()
             await self.upstream.close()
             await self.solver.close()
 

@@ -1,5 +1,6 @@
 """``reasc serve``: check the options, build the server, and run it in one process or several."""
 
+import asyncio
 import gc
 import importlib
 import logging
@@ -11,6 +12,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -20,6 +22,7 @@ from langchain_reasc.cli.console import print_error, print_lines, remark
 from langchain_reasc.cli.models import LearnedLargerModelOptions, ModelOptions
 from langchain_reasc.cli.options import one_of
 from langchain_reasc.exceptions import ConfigurationError, ReASCError, missing_extra
+from langchain_reasc_server.queued_stderr import QueuedStderr, queued_stderr
 from langchain_reasc_server.serve_options import LimitOptions, ServeVoteOptions, UpstreamOptions, in_force, read_config
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from langchain_reasc_server.calls import VotePolicy
 
 _MEGABYTE: Final = 1_000_000
+_log = logging.getLogger(__name__)
 
 
 def serve(
@@ -118,6 +122,7 @@ def serve(
             print_lines(in_force(context))
             remark(_summary(gateway, source, "the options are right"))
             return
+        stack.enter_context(queued_stderr())
         listening = stack.enter_context(_listening(host, port))
         named = f"[{host}]" if ":" in host else host
         address = f"http://{named}:{listening.getsockname()[1]}/v1"
@@ -157,15 +162,21 @@ class Service:
     def __call__(self) -> "Starlette":
         """Build the application of a worker. On wrong options exit the worker, as uvicorn does."""
         from langchain_reasc_server.metrics import forget_dead_workers
-        from langchain_reasc_server.processes import FAILED_TO_START
+        from langchain_reasc_server.processes import FAILED_TO_START, end_with_supervisor
 
+        end_with_supervisor()
         forget_dead_workers()
         stack = ExitStack()
+        stack.enter_context(queued_stderr())
         try:
             return self.app(self.gateway(stack), stack)
         except ReASCError as error:
             print_error(error)
+            stack.close()
             sys.exit(FAILED_TO_START)
+        except BaseException:
+            stack.close()
+            raise
 
     def gateway(self, stack: ExitStack) -> "Gateway":
         """Open the model until the stack is closed, and return the gateway in front of it."""
@@ -185,9 +196,19 @@ class Service:
             paths=self.limits.allow_path or (),
         )
 
+    async def reload(self, gateway: "Gateway") -> None:
+        """Read the files of keys and calibrations again. If one cannot be read, all stays as before."""
+        try:
+            keys = await asyncio.to_thread(self.limits.client_keys)
+            await asyncio.to_thread(gateway.solver.reload)
+        except ReASCError as error:
+            _log.error("nothing is reloaded: %s", error)
+        else:
+            gateway.admission.replace_keys(keys)
+
     def app(self, gateway: "Gateway", stack: ExitStack) -> "Starlette":
         """Return the application, which closes the stack when the server has shut down."""
-        from langchain_reasc_server.processes import watched_event_loop
+        from langchain_reasc_server.processes import reloading_on_hangup, watched_event_loop
         from langchain_reasc_server.request_log import RequestLog
 
         model: Any = gateway.upstream.chat_model
@@ -199,14 +220,19 @@ class Service:
         logging.getLogger("langchain_reasc").setLevel(logging.ERROR)  # what it says of a vote is in each reply
         logging.getLogger("langchain_reasc.calibration").setLevel(logging.WARNING)  # a store that cannot be written
 
+        if isinstance(sys.stderr, QueuedStderr):
+            sys.stderr.on_drop = gateway.metrics.dropped_lines.inc
+
         @asynccontextmanager
         async def lifetime() -> AsyncIterator[None]:
-            for one in gateway.solver.models:
-                until = "requests are answered" if one is model else "the larger model is asked"
-                threading.Thread(target=_ask_capabilities, args=(one, until), daemon=True).start()
-            gc.freeze()  # what was imported stays, and need not be looked at each time that garbage is collected
-            gc.set_threshold(20_000)  # not at every 700 objects: votes make many, and few of them are garbage in cycles
             with stack:
+                for one in gateway.solver.models:
+                    until = "requests are answered" if one is model else "the larger model is asked"
+                    threading.Thread(target=_ask_capabilities, args=(one, until), daemon=True).start()
+                gc.freeze()  # what was imported stays, and need not be looked at each time that garbage is collected
+                gc.set_threshold(20_000)  # not at every 700 objects: votes make many, few of them garbage in cycles
+                if self.workers == 1:  # or else the supervisor replaces the workers
+                    stack.enter_context(reloading_on_hangup(partial(self.reload, gateway)))
                 async with watched_event_loop():
                     yield
 
@@ -263,6 +289,8 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         ConfigurationError: the address is in use, or does not belong to this machine.
     """
     signal.signal(signal.SIGTERM, _exit_normally)  # which uvicorn raises again when it has shut down
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a server that is still starting need not reload
     # asyncio sets TCP_NODELAY only on sockets with this protocol number; without it parts of a response are 40 ms late.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

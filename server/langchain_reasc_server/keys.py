@@ -126,7 +126,15 @@ class Admission:
 
     def __post_init__(self) -> None:
         self._room = asyncio.Semaphore(self.requests)
-        self._clients = {key: self._new_client(name) for key, name in (self.keys or {"": ""}).items()}
+        self._clients: dict[str, Client] = {}
+        self.replace_keys(self.keys)
+
+    def replace_keys(self, keys: Mapping[str, str]) -> None:
+        """Admit the clients with these keys from now on. A key that stays keeps what it has used."""
+        clients = {key: self._clients.get(key) or self._new_client(name) for key, name in (keys or {"": ""}).items()}
+        for key, name in keys.items():
+            clients[key].name = name
+        self.keys, self._clients = keys, clients
 
     def _new_client(self, name: str) -> Client:
         samples = Allowance("samples", self.samples_per_minute, self.clock)

@@ -60,6 +60,9 @@ class Metrics:
         self._upstream = Counter(
             "reasc_upstream_errors", "Requests that the upstream refused or failed", ["status"], **given
         )
+        self.dropped_lines = Counter(
+            "reasc_log_lines_dropped", "Lines of the log that were dropped, because stderr was not read", **given
+        )
         self._healthy = Gauge(
             "reasc_upstream_healthy",
             "Whether a server gets its share of votes",

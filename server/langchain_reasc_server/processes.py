@@ -2,31 +2,44 @@
 
 import asyncio
 import faulthandler
+import multiprocessing
 import os
+import signal
 import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
-from copy import deepcopy
 from pathlib import Path
 from typing import Any, Final
 
 import uvicorn
-from uvicorn.config import LOGGING_CONFIG
 from uvicorn.config import STARTUP_FAILURE as FAILED_TO_START
 from uvicorn.supervisors import Multiprocess
 
 from langchain_reasc_server.metrics import METRICS
 from langchain_reasc_server.reading import LARGEST_HEAD
 
-__all__ = ["FAILED_TO_START", "run_here", "run_workers", "shared_folder", "uvicorn_options", "watched_event_loop"]
+__all__ = [
+    "FAILED_TO_START",
+    "cut_off_requests",
+    "end_with_supervisor",
+    "reloading_on_hangup",
+    "run_here",
+    "run_workers",
+    "shared_folder",
+    "uvicorn_options",
+    "watched_event_loop",
+]
 
 _KEPT_ALIVE: Final = 75  # seconds; longer than clients keep an idle connection, or they would send into a closed one
 _STANDS_STILL: Final = 30.0
 """Seconds after which a process with a blocked event loop is ended."""
 _STARTED_WITHIN: Final = 30
 """Seconds that the supervisor waits for a new worker, or for one that no longer responds."""
+_CUT_OFF_WITHIN: Final = 5.0
+"""Seconds that requests have to tell their clients that they were cut off."""
 
 
 def uvicorn_options(connections: int) -> dict[str, Any]:
@@ -34,8 +47,6 @@ def uvicorn_options(connections: int) -> dict[str, Any]:
 
     A request on more connections than allowed is refused with 503. A proxy in front has to disconnect slow clients.
     """
-    logs = deepcopy(LOGGING_CONFIG)
-    logs["loggers"]["uvicorn.error"]["level"] = "ERROR"  # uvicorn warns of each malformed request
     return {
         "http": "h11",
         "ws": "none",
@@ -44,7 +55,8 @@ def uvicorn_options(connections: int) -> dict[str, Any]:
         "h11_max_incomplete_event_size": 2 * LARGEST_HEAD,  # check_head refuses a head that is a little too large
         "timeout_keep_alive": _KEPT_ALIVE,
         "access_log": False,  # see request_log
-        "log_config": logs,
+        "log_config": None,  # its errors are written like all others, and so to sys.stderr as it is then
+        "log_level": "error",  # uvicorn warns of each malformed request
         "server_header": False,
     }
 
@@ -88,6 +100,27 @@ def run_workers(make_app: Callable[[], Any], count: int, listening: socket.socke
         sys.exit(FAILED_TO_START)
 
 
+def end_with_supervisor() -> None:
+    """Stop this worker, as SIGTERM does, when its supervisor has died."""
+
+    def wait() -> None:
+        if (supervisor := multiprocessing.parent_process()) is not None:
+            supervisor.join()
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, name="supervisor", daemon=True).start()
+
+
+async def cut_off_requests() -> None:
+    """Wait until the requests that uvicorn has cancelled have told their clients so.
+
+    Otherwise a worker would die of its SIGTERM before.
+    """
+    cancelled = [task for task in asyncio.all_tasks() if task.cancelling()]
+    if cancelled:
+        await asyncio.wait(cancelled, timeout=_CUT_OFF_WITHIN)
+
+
 @contextmanager
 def shared_folder() -> Iterator[Path]:
     """Make a folder in which workers share their counts, and delete it at the end."""
@@ -97,6 +130,29 @@ def shared_folder() -> Iterator[Path]:
             yield Path(folder)
         finally:
             del os.environ[METRICS]
+
+
+@contextmanager
+def reloading_on_hangup(reload: Callable[[], Awaitable[None]]) -> Iterator[None]:
+    """Reload on SIGHUP, in this process. If the terminal of this process was closed, stop as on SIGTERM."""
+    if not hasattr(signal, "SIGHUP"):  # Windows
+        yield
+        return
+    of_terminal, reloads = os.isatty(2), set[asyncio.Future[None]]()
+
+    def hang_up() -> None:
+        if of_terminal and not os.isatty(2):
+            signal.raise_signal(signal.SIGTERM)
+            return
+        reloads.add(task := asyncio.ensure_future(reload()))  # the event loop itself forgets a task that nobody keeps
+        task.add_done_callback(reloads.discard)
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, hang_up)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGHUP)
 
 
 @asynccontextmanager

@@ -302,7 +302,7 @@ class LimitOptions:
 
     def admission(self, workers: int) -> "Admission":
         """Return the admission of one worker. Each worker gets an equal share of what a key may use per minute."""
-        from langchain_reasc_server.keys import Admission, read_keys
+        from langchain_reasc_server.keys import Admission
 
         shares = {name: getattr(self, name) for name in ("key_samples", "key_tokens")}
         for name, limit in shares.items():
@@ -310,5 +310,10 @@ class LimitOptions:
                 option = f"--{name.replace('_', '-')}"
                 raise ConfigurationError(f"{option} is {limit}, which is less than one for each of {workers} --workers")
         samples, tokens = (None if limit is None else limit / workers for limit in shares.values())
-        known = read_keys(self.keys, os.environ.get(_KEYS))
-        return Admission(known, self.requests, self.queue, self.key_requests, samples, tokens)
+        return Admission(self.client_keys(), self.requests, self.queue, self.key_requests, samples, tokens)
+
+    def client_keys(self) -> dict[str, str]:
+        """Read the clients' keys. Return key -> name."""
+        from langchain_reasc_server.keys import read_keys
+
+        return read_keys(self.keys, os.environ.get(_KEYS))

@@ -118,6 +118,16 @@ class Solver:
         self._models: dict[str, ChatReASC] = {}
         self._others: OrderedDict[tuple[Any, ...], ChatReASC] = OrderedDict()
 
+    def reload(self) -> None:
+        """Read the files of calibrations again. What the server learns itself goes on.
+
+        Raises:
+            CalibrationFileError: a calibration cannot be read; the former one stays.
+            FingerprintMismatch: it belongs to another model; the former one stays.
+        """
+        self._own = self._own.model_copy()
+        self._others = OrderedDict()
+
     async def solve(self, call: Call, hear: Hear = lambda events: None) -> Won:
         """Return the winner of a request. For ``hear`` see :meth:`Upstream.solve`.
 

@@ -402,22 +402,6 @@ def test_workers_count_and_learn_together_and_are_replaced(upstream: Served, tmp
         assert started.stderr is not None and not started.stderr.read()
 
 
-@pytest.mark.slow  # starts five processes, two of which must be there within a time
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are looked up in /proc")
-def test_workers_are_replaced_on_sighup_and_read_the_file_of_keys_again(upstream: Served, tmp_path: Path) -> None:
-    keys = tmp_path / "keys"
-    keys.write_text("sk-mine\n")
-    options = ("--url", upstream.root, "--preset", "generic", "--workers", "2", "--keys", str(keys))
-    with process(*options) as (url, started):
-        before = _started(started.pid, url)
-        keys.write_text("sk-other\n")
-        started.send_signal(signal.SIGHUP)
-        assert eventually(lambda: not before & (now := _workers(started.pid)) and len(now) == 2, 90)
-        for key, status in (("sk-mine", 401), ("sk-other", 200)):
-            headers = {"authorization": f"Bearer {key}"}
-            assert httpx.get(f"{url}/models", headers=headers, timeout=30).status_code == status
-
-
 @pytest.mark.slow  # starts five processes
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are looked up in /proc")
 def test_workers_that_cannot_start_end_the_server(upstream: Served, tmp_path: Path) -> None:
