@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from openai import APIError
 from pydantic import PrivateAttr, SecretStr
+from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from langchain_reasc.models.chunks import refuse_failed
 from langchain_reasc.models.refusal import LogprobsMemory
@@ -24,6 +25,14 @@ RAW: Final = "raw"
 """Argument of a call: a :class:`RawRequest`, sent instead of a request made from the messages and other arguments."""
 EVENTS: Final = "upstream_events"
 """Key of the JSON of the server's own events in the metadata of a response to a :class:`RawRequest`."""
+
+
+def encoded(body: Mapping[str, Any]) -> bytes:
+    """Return the JSON of a request. Half of a surrogate pair, which a model may write, is escaped."""
+    try:
+        return to_json(body, inf_nan_mode="constants")
+    except PydanticSerializationError:
+        return json.dumps(body, default=to_jsonable_python).encode()
 
 
 @dataclass(frozen=True)
@@ -44,6 +53,15 @@ class RawRequest:
     body: Mapping[str, Any] = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     on_events: Callable[[list[bytes]], None] = field(default=lambda events: None, repr=False)
+    _encoded: dict[str, bytes] = field(default_factory=dict, init=False, repr=False)
+
+    def encoded(self, body: Mapping[str, Any]) -> bytes:
+        """Return the JSON of this request with some fields added or changed, which samples in flight share."""
+        changed = {name: value for name, value in body.items() if value is not self.body.get(name)}
+        key = json.dumps(changed, sort_keys=True)
+        if key not in self._encoded:
+            self._encoded[key] = encoded(body)
+        return self._encoded[key]
 
 
 class ServerClient(AdaptedChatOpenAI):
@@ -128,7 +146,8 @@ class ServerClient(AdaptedChatOpenAI):
 
             said = {EVENTS: heard} if raw else {}
             first: Any = ChatGenerationChunk(message=AIMessageChunk(content="", response_metadata=said))
-            arriving = self.raw_events(body(wanted), options, hear if raw else on_event)
+            content = raw.encoded(body(wanted)) if raw else encoded(body(wanted))
+            arriving = self.raw_events(content, options, hear if raw else on_event, own.get("n") or 1)
             try:
                 async with aclosing(arriving) as pieces:
                     async for _ in pieces:

@@ -4,7 +4,6 @@
 """
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
 from typing import Any, Final, TypeVar
@@ -17,7 +16,6 @@ from langchain_openai.chat_models.base import _handle_openai_api_error, _handle_
 from openai import APIConnectionError, APIError, APITimeoutError, BadRequestError, BaseModel, pydantic_function_tool
 from openai._models import FinalRequestOptions
 from pydantic import PrivateAttr
-from pydantic_core import to_jsonable_python
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc_openai.errors import HTTP_ERRORS, HTTP_TIMEOUTS
@@ -55,9 +53,9 @@ class AdaptedChatOpenAI(ChatOpenAI):
         return body, options
 
     async def raw_events(
-        self, body: Mapping[str, Any], options: Mapping[str, Any], on_event: Callable[[bytes, Json | None], None]
+        self, content: bytes, options: Mapping[str, Any], on_event: Callable[[bytes, Json | None], None], n: int
     ) -> AsyncGenerator[None]:
-        """Send a body unchanged. Call ``on_event`` with the JSON and the content of each usable event of the response.
+        """Request n responses. Call ``on_event`` with the JSON and the content of each usable event of them.
 
         This yields after each piece of the response, and once before the first event. The content of the end,
         ``[DONE]``, is None. A reply in one piece is one event and the end. Each event is dropped before the next is
@@ -66,8 +64,8 @@ class AdaptedChatOpenAI(ChatOpenAI):
         Raises:
             openai.APIError: the server refuses, or an event is an error.
         """
-        n, begun = body.get("n") or 1, False
-        async with aclosing(self._pieces(body, options)) as pieces:
+        begun = False
+        async with aclosing(self._pieces(content, options)) as pieces:
             async for response, datas in pieces:
                 for data in datas:
                     done = data.startswith(_DONE)
@@ -82,9 +80,7 @@ class AdaptedChatOpenAI(ChatOpenAI):
                         return
                 yield
 
-    async def _pieces(
-        self, body: Mapping[str, Any], options: Mapping[str, Any]
-    ) -> AsyncGenerator[tuple[Any, list[bytes]]]:
+    async def _pieces(self, content: bytes, options: Mapping[str, Any]) -> AsyncGenerator[tuple[Any, list[bytes]]]:
         """Yield the response, with the data of the events in each of its pieces.
 
         Needed because openai's ``post`` reads single lines, makes a pydantic object of each event, and takes as long
@@ -92,7 +88,7 @@ class AdaptedChatOpenAI(ChatOpenAI):
         errors. A public way to build and send a request would replace this.
         """
         client = self.root_async_client
-        request = await unquoted(self._request(body, options))
+        request = await unquoted(self._request(content, options))
         with _openai_errors(request):
             response = await client._client.send(request, stream=True)
             try:
@@ -114,7 +110,7 @@ class AdaptedChatOpenAI(ChatOpenAI):
             finally:
                 await response.aclose()
 
-    async def _request(self, body: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
+    async def _request(self, content: bytes, options: Mapping[str, Any]) -> Any:
         """Build a request. Only its body differs from that of the client's last request with equal options.
 
         Needed because openai's client takes 0.4 ms to build a request, and this takes 0.06 ms.
@@ -125,7 +121,6 @@ class AdaptedChatOpenAI(ChatOpenAI):
             asked = FinalRequestOptions.construct(method="post", url="/chat/completions", content=b"{}", **options)
             built = client._build_request(await client._prepare_options(asked))
             self._last_built = client, dict(options), built
-        content = json.dumps(body, default=to_jsonable_python).encode()  # openai's fails at half of a surrogate pair
         headers = [(name, value) for name, value in built.headers.raw if name.lower() not in _OF_ONE_REQUEST]
         given: Any = {"cookies": client._client.cookies, "extensions": built.extensions}
         return type(built)("POST", built.url, headers=headers, content=content, **given)

@@ -168,13 +168,7 @@ def with_calls(message: AIMessage, pieces: Sequence[ToolCallChunk]) -> AIMessage
     ``additional_kwargs`` and in the content are brought in line.
     """
     calls = joined_calls(pieces, whole=ending_of(message) == "whole")
-    valid: list[ToolCall] = []
-    invalid: list[InvalidToolCall] = []
-    for call in calls:
-        try:
-            valid.append(_parsed(call))
-        except (ValueError, RecursionError) as error:
-            invalid.append(invalid_tool_call(name=call["name"], args=call["args"], id=call["id"], error=str(error)))
+    valid, invalid = parsed_calls(calls)
     update: dict[str, Any] = {"tool_calls": valid, "invalid_tool_calls": invalid}
     arguments = {call["id"]: str(call["args"]) for call in calls}
     if isinstance(raw := message.additional_kwargs.get("tool_calls"), list):
@@ -187,6 +181,18 @@ def with_calls(message: AIMessage, pieces: Sequence[ToolCallChunk]) -> AIMessage
             if not (isinstance(block, dict) and block.get("type") == "tool_use" and block.get("id") in dropped)
         ]  # Anthropic's and Bedrock's blocks of invalid calls are left out: LangChain shows valid calls in their place
     return message.model_copy(update=update)
+
+
+def parsed_calls(calls: Iterable[ToolCallChunk]) -> tuple[list[ToolCall], list[InvalidToolCall]]:
+    """Return the calls with a JSON object as arguments, and all others."""
+    valid: list[ToolCall] = []
+    invalid: list[InvalidToolCall] = []
+    for call in calls:
+        try:
+            valid.append(_parsed(call))
+        except (ValueError, RecursionError) as error:
+            invalid.append(invalid_tool_call(name=call["name"], args=call["args"], id=call["id"], error=str(error)))
+    return valid, invalid
 
 
 def checked_calls(message: AIMessage) -> AIMessage:

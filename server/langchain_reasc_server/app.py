@@ -163,6 +163,8 @@ class Gateway:
         """Vote on a chat completion, or pass it through."""
         body, call = await self._asked(request)
         why = call.why_not_voted(self.solver.votes)
+        if why is None:
+            self.bodies.hold_vote(request)
         samples = call.most_samples(self.solver.votes) if why is None else call.responses
         async with self._until_gone(request, client, samples, body):
             if why is None:
@@ -184,7 +186,10 @@ class Gateway:
             why = call.why_not_voted(self.solver.votes)
         except Untranslatable as error:
             why = error.why
-        samples = call.most_samples(self.solver.votes) if call is not None and why is None else 1
+        samples = 1
+        if call is not None and why is None:
+            self.bodies.hold_vote(request)
+            samples = call.most_samples(self.solver.votes)
         translated = Translated(send, ResponseWriter(asked.body, asked.model))
         async with self._until_gone(request, client, samples, body):
             if call is not None and why is None:

@@ -1,15 +1,18 @@
 """Requests for chat completions: what they ask of the model and of the vote, and whether they are voted on."""
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
+from langchain_core.messages import BaseMessage, HumanMessage
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from langchain_reasc.agents.inner_model import asks_for_structure
 from langchain_reasc.complaints import findings
 from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc_server.conversation import read_messages
+from langchain_reasc_server.errors import Refused
 from langchain_reasc_server.wire import Json, replayed
 
 Hear = Callable[[list[bytes]], None]
@@ -134,7 +137,9 @@ class Call:
 
         Raises:
             ConfigurationError: the request asks for something wrong.
+            Refused: a field that is true or false has another value.
         """
+        _check_switches(body)
         kept = {name: value for name, value in body.items() if name != "reasc"}
         model, suffix = kept.get("model"), ""
         if isinstance(model, str) and _SUFFIX in model:
@@ -217,6 +222,25 @@ _NOT_VOTED: Final[Mapping[str, Callable[[Any], bool]]] = {
 """Fields of a request -> whether a value makes all samples equal, or asks for several answers."""
 
 
+_SWITCHES: Final = ("stream", "logprobs", "parallel_tool_calls", "store", "background")
+"""Fields of a request, of either API, that are true or false."""
+
+
+def _check_switches(body: Json) -> None:
+    """Check the fields that are true or false, because ``"false"`` would count as true.
+
+    Raises:
+        Refused: one has another value.
+    """
+    options = body.get("stream_options")
+    switches = {name: body.get(name) for name in _SWITCHES}
+    switches["stream_options.include_usage"] = options.get("include_usage") if isinstance(options, dict) else None
+    for name, value in switches.items():
+        if not isinstance(value, bool | None):
+            said = f"{name} is {json.dumps(value)[:40]}; it takes true or false"
+            raise Refused(400, said, param=name, code="invalid_value")
+
+
 def _is_list_of_objects(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(one, dict) for one in value)
 
@@ -230,7 +254,7 @@ def messages_of(body: Mapping[str, Any]) -> list[BaseMessage]:
     if len(body["messages"]) > _MOST_MESSAGES:
         return [HumanMessage(str(body["messages"]))]
     try:
-        messages = convert_to_messages(body["messages"])
+        messages = read_messages(body["messages"])
         for message in messages:
             if isinstance(message.content, list):
                 _ = message.content_blocks  # which LangChain reads before it calls a model

@@ -14,7 +14,7 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from langchain_reasc_server.app import Gateway
     from langchain_reasc_server.calls import VotePolicy
 
-_MEGABYTE: Final = 1_000_000
 _log = logging.getLogger(__name__)
 
 
@@ -181,7 +180,6 @@ class Service:
     def gateway(self, stack: ExitStack) -> "Gateway":
         """Open the model until the stack is closed, and return the gateway in front of it."""
         from langchain_reasc_server.app import Gateway
-        from langchain_reasc_server.reading import Bodies
         from langchain_reasc_server.solver import Solver
 
         upstream = self.upstream.serving(self.source, stack.enter_context(self.upstream.open(self.source)))
@@ -191,7 +189,7 @@ class Service:
             Solver(upstream, self.votes, larger),
             self.limits.admission(self.workers),
             ping=self.ping,
-            bodies=Bodies(round(self.limits.max_body * _MEGABYTE)),
+            bodies=self.limits.bodies(),
             origins=self.limits.allow_origin or (),
             paths=self.limits.allow_path or (),
         )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_reasc_openai.events import CallRepairer
 from starlette.requests import Request
@@ -16,6 +16,7 @@ from starlette.responses import Response
 from langchain_reasc.agents.chat_model import ChatReASC
 from langchain_reasc.models.calls import checked_calls
 from langchain_reasc_server.calls import Call, Hear
+from langchain_reasc_server.conversation import read_messages
 from langchain_reasc_server.errors import Refused, refusal_of
 from langchain_reasc_server.events import EventStream, Send
 from langchain_reasc_server.wire import DONE, Json, chunk_event, encoded, event_of, new_id, reply_of, usage_of
@@ -189,7 +190,7 @@ def _prompt(body: Json) -> list[BaseMessage]:
         if not (isinstance(content, str) or parts or calls):
             raise _wrong(f"messages[{number}]", one, "an object with a role and a content")
     try:
-        return convert_to_messages([{"content": None, **one} for one in given])
+        return read_messages(given)
     except Exception as error:
         raise _wrong("messages", given, f"messages of the chat API ({error})") from None
 

@@ -46,11 +46,15 @@ class Bodies:
 
     Attributes:
         largest: the most bytes of a body.
+        most_voted: the most bytes of all bodies that are voted on. Each byte takes five bytes of memory.
         held: the bytes of all bodies now.
+        voted: the bytes of all bodies that are voted on now.
     """
 
     largest: int = 20_000_000
+    most_voted: int = 200_000_000
     held: int = 0
+    voted: int = 0
 
     async def read_body(self, request: Request) -> bytes:
         """Read a body. Its bytes count until :meth:`release`.
@@ -75,6 +79,20 @@ class Bodies:
     def release(self, request: Request) -> None:
         """Stop counting the bytes of a request's body."""
         self.held -= getattr(request.state, "held", 0)
+        self.voted -= getattr(request.state, "voted", 0)
+
+    def hold_vote(self, request: Request) -> None:
+        """Count the bytes of a request's body as voted on, until :meth:`release`.
+
+        Raises:
+            Refused: the bodies that are voted on are too large together.
+        """
+        size = request.state.held
+        if self.voted + size > self.most_voted:
+            said = f"the requests that are voted on now may have at most {self.most_voted:,} bytes together"
+            raise Refused(429, said, code="votes_too_large", headers={"retry-after": "1"})
+        request.state.voted = size
+        self.voted += size
 
     def _hold(self, request: Request, size: int) -> None:
         self.held += size

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NoReturn
 
+from langchain_reasc.models.calls import has_no_arguments
+from langchain_reasc_server.conversation import with_call_ids
 from langchain_reasc_server.errors import Refused
 from langchain_reasc_server.wire import Json
 
@@ -136,6 +138,9 @@ def _messages(asked: Mapping[str, Any]) -> list[Json]:
         if not isinstance(kind, str) or kind not in _ITEMS:
             raise Untranslatable(kind)
         _append(messages, _ITEMS[kind](item))
+    messages = with_call_ids(messages)
+    if any(message["role"] == "tool" and not message["tool_call_id"] for message in messages):
+        _malformed("input", "call_id in input is missing, and no call before the output waits for one")
     return messages
 
 
@@ -163,9 +168,10 @@ def _message(item: Json) -> Json:
 
 
 def _function_call(item: Json) -> Json:
-    identifier, name, arguments = (_text_in(item, key, "input") for key in ("call_id", "name", "arguments"))
-    function = {"name": flat_name(item.get("namespace"), name), "arguments": arguments}
-    call = {"id": identifier, "type": "function", "function": function}
+    no_arguments = has_no_arguments(item.get("arguments"))
+    arguments = "{}" if no_arguments else _text_in(item, "arguments", "input")
+    name = flat_name(item.get("namespace"), _text_in(item, "name", "input"))
+    call = {"id": _call_id(item), "type": "function", "function": {"name": name, "arguments": arguments}}
     return {"role": "assistant", "content": None, "tool_calls": [call]}
 
 
@@ -173,7 +179,12 @@ def _function_call_output(item: Json) -> Json:
     content = _content(item.get("output"))
     if not isinstance(content, str) and any(part["type"] != "text" for part in content):
         raise Untranslatable("function_call_output")
-    return {"role": "tool", "tool_call_id": _text_in(item, "call_id", "input"), "content": content}
+    return {"role": "tool", "tool_call_id": _call_id(item), "content": content}
+
+
+def _call_id(item: Json) -> str:
+    """Return the id of a call, or nothing if it has none; :func:`with_call_ids` then finds one."""
+    return "" if item.get("call_id") is None else _text_in(item, "call_id", "input")
 
 
 _ITEMS: Final = {

@@ -22,9 +22,13 @@ from langchain_reasc.files import parse_toml, read_text
 if TYPE_CHECKING:
     from langchain_reasc_server.calls import VotePolicy
     from langchain_reasc_server.keys import Admission
+    from langchain_reasc_server.reading import Bodies
     from langchain_reasc_server.solver import Upstream
 
 _KEYS: Final = "REASC_KEYS"
+_MEGABYTE: Final = 1_000_000
+_OF_VOTES: Final = 10
+"""The default of ``--max-voted`` in largest requests."""
 _LONGEST_RETRY_AFTER: Final = 5.0
 """Seconds to wait for a busy upstream. If it asks for more, the client gets the error, and can decide."""
 _LONGEST_START: Final = 30.0
@@ -284,6 +288,14 @@ class LimitOptions:
         int | None, typer.Option(min=1, help="Tokens per minute of one key, of prompts and responses.")
     ] = None
     max_body: Annotated[float, typer.Option(min=0.001, help="The largest request in megabytes.")] = 20.0
+    max_voted: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001,
+            help="Megabytes of all requests that are voted on at once in a process, which take five times as much "
+            r"memory. \[default: ten times --max-body]",
+        ),
+    ] = None
     allow_path: Annotated[
         list[str] | None,
         typer.Option(
@@ -299,6 +311,22 @@ class LimitOptions:
             help="An origin whose web pages may use the API, such as https://chat.example.org; * for all.",
         ),
     ] = None
+
+    def bodies(self) -> "Bodies":
+        """Return the limits on the bodies of requests in one process.
+
+        Raises:
+            ConfigurationError: the largest request could never be voted on.
+        """
+        from langchain_reasc_server.reading import Bodies
+
+        most_voted = _OF_VOTES * self.max_body if self.max_voted is None else self.max_voted
+        if most_voted < self.max_body:
+            raise ConfigurationError(
+                f"--max-voted is {most_voted:g}, which is less than --max-body ({self.max_body:g}), so the largest "
+                "request could never be voted on; raise the one or lower the other"
+            )
+        return Bodies(round(self.max_body * _MEGABYTE), round(most_voted * _MEGABYTE))
 
     def admission(self, workers: int) -> "Admission":
         """Return the admission of one worker. Each worker gets an equal share of what a key may use per minute."""

@@ -1,9 +1,12 @@
 """Malicious clients and upstreams get an error or are disconnected, and others are served meanwhile."""
 
+import asyncio
 import gzip
 import json
 import socket
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -183,6 +186,55 @@ def test_bodies_are_bounded_together_too() -> None:
         stack.close()
         assert eventually(lambda: server.gateway.bodies.held == 0)
         assert server.chat().status_code == 200
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("path", ["/chat/completions", "/responses"])
+def test_bodies_that_are_voted_on_are_bounded_together(path: str, streamed: bool) -> None:
+    may_answer = threading.Event()
+
+    async def waits(exchange: Exchange) -> None:
+        while not (may_answer.is_set() or exchange.gone.is_set()):
+            await asyncio.sleep(0.01)
+        await Said()(exchange)
+
+    asked = {"model": "tiny", "messages": HELLO, "input": HELLO, "tools": [], "stream": streamed, "pad": "x" * 4000}
+    votes = {"answer": "number", "max_samples": 2}
+    with front(waits, bodies=Bodies(10_000, most_voted=13_000), votes=votes) as server, ThreadPoolExecutor() as pool:
+        bodies = server.gateway.bodies
+        waiting = [pool.submit(server.post, asked, path) for _ in range(3)]
+        assert eventually(lambda: len(server.upstream.requests) == 6)
+        assert bodies.voted == bodies.held > 12_000
+        refused = server.post(asked, path)
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+        error = refused.json()["error"]
+        assert error["code"] == "votes_too_large" and "13,000" in error["message"]
+        passed = pool.submit(server.post, {**asked, "temperature": 0}, path)
+        assert eventually(lambda: len(server.upstream.requests) == 7), "what is not voted on is not refused"
+        may_answer.set()
+        assert {one.result().status_code for one in [*waiting, passed]} == {200}
+        assert eventually(lambda: bodies.voted == bodies.held == 0)
+        assert server.post(asked, path).status_code == 200
+
+
+def test_a_client_that_leaves_a_vote_frees_its_bytes() -> None:
+    with front(endless, votes={"answer": "number"}) as server:
+        body = json.dumps({"messages": HELLO}).encode()
+        head = POST + b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
+        with connected(server, head + body):
+            assert eventually(lambda: server.gateway.bodies.voted == len(body))
+        assert eventually(lambda: server.gateway.bodies.voted == 0)
+
+
+def test_no_sample_is_much_longer_than_its_request() -> None:
+    text = "äöü 你好 🙂" * 1000
+    with front(Said(), votes={"answer": "number", "max_samples": 3}) as server:
+        asked = {"model": "tiny", "messages": [{"role": "user", "content": text + "\ud800"}]}
+        for body in (json.dumps(asked), json.dumps({"messages": HELLO, "pad": text}, ensure_ascii=False)):
+            server.upstream.exchanges.clear()
+            assert server.post(body.encode()).status_code == 200
+            for exchange in server.upstream.exchanges:
+                assert int(exchange.headers["content-length"]) < 200 + len(body.encode())
 
 
 def test_who_asks_without_a_key_cannot_make_the_upstream_busy() -> None:

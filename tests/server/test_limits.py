@@ -158,6 +158,13 @@ def test_each_of_several_workers_has_its_share_of_a_key_s_limits() -> None:
         LimitOptions(key_samples=3).admission(workers=4)
 
 
+def test_the_largest_request_may_be_voted_on() -> None:
+    assert LimitOptions(max_body=3).bodies().most_voted == 30_000_000
+    assert LimitOptions(max_body=3, max_voted=3.5).bodies().most_voted == 3_500_000
+    with pytest.raises(ConfigurationError, match=r"--max-voted .*2.*--max-body.*3"):
+        LimitOptions(max_body=3, max_voted=2).bodies()
+
+
 PIECES = Chat(counts=True)
 WHOLE = b"".join(
     b"data: " + json.dumps(event).encode() + b"\r\n\r\n"

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from langchain_reasc.exceptions import CalibrationFileError, ModelClosedError, missing_extra
 
-from .serving import HELLO, SHAPE, TOOL, Front, events_in, front
+from .serving import HELLO, SHAPE, TOOL, Front, Said, events_in, front
 
 USAGE: Any = {"input_tokens": 5, "output_tokens": 2, "total_tokens": 7}
 
@@ -285,3 +285,180 @@ def test_what_the_model_can_do_is_done(shipped: Front, way: dict[str, Any], aske
 def test_what_a_model_cannot_do_is_refused(server: Front, asked: dict[str, Any]) -> None:
     response = server.post({**ASKED, **asked})
     assert (response.status_code, response.json()["error"]["param"]) == (400, *asked)
+
+
+CUT = '{"euros": '
+BAD_CALLS: dict[str, Any] = {
+    "cut": (CUT, CUT),
+    "text": ("no JSON", "no JSON"),
+    "a list": ("[1]", "[1]"),
+    "a number": (5, "5"),
+    "half of a name": ('{"eu', '{"eu'),
+    "empty": ("", {}),
+    "white space": (" \n", {}),
+    "null": (None, {}),
+    "the word null": ("null", {}),
+    "an object": ({"euros": 2}, {"euros": 2}),
+    "whole": ('{"euros": 2}', {"euros": 2}),
+}
+"""Arguments of a call in a conversation -> the arguments that the model gets: a text is an invalid call."""
+IDS: dict[str, tuple[Any, Any]] = {
+    "both": ("c1", "c1"),
+    "none": (None, None),
+    "empty": ("", ""),
+    "the result's alone": (None, "c1"),
+    "the call's alone": ("c1", None),
+}
+"""The id of a call, and that of its result."""
+CONVERSATIONS = [(case, "both") for case in BAD_CALLS] + [("cut", ids) for ids in IDS if ids != "both"]
+
+
+def conversation(case: str, ids: str) -> list[dict[str, Any]]:
+    """Return a conversation with a call."""
+    arguments, (id, of_result) = BAD_CALLS[case][0], IDS[ids]
+    call = {"type": "function", "function": {"name": "convert", "arguments": arguments}}
+    call |= {} if id is None else {"id": id}
+    result = {"role": "tool", "content": "that was wrong"} | ({} if of_result is None else {"tool_call_id": of_result})
+    return [*HELLO, {"role": "assistant", "content": None, "tool_calls": [call]}, result]
+
+
+def items(case: str, ids: str) -> list[dict[str, Any]]:
+    """Return the same conversation for the Responses API, which has no arguments but texts."""
+    _, called, answered = conversation(case, ids)
+    [call] = called["tool_calls"]
+    item = {"type": "function_call", "call_id": call.get("id"), **call["function"]}
+    output = {"type": "function_call_output", "call_id": answered.get("tool_call_id"), "output": answered["content"]}
+    return [*HELLO, item, output]
+
+
+class Hearing(Scripted):
+    """Keep the messages of all calls."""
+
+    heard: list[Any] = Field(default_factory=list)
+
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
+        self.heard.append(messages)
+        return super()._generate(messages, stop, run_manager, **kwargs)
+
+    def _stream(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> Iterator[Any]:
+        self.heard.append(messages)
+        yield from super()._stream(messages, stop, run_manager, **kwargs)
+
+
+def asked_in_both_apis(server: Front, case: str, ids: str, way: dict[str, Any]) -> Iterator[Any]:
+    yield server.chat(messages=conversation(case, ids), **way)
+    if not isinstance(BAD_CALLS[case][0], int | dict):
+        yield server.post({"model": "tiny", "input": items(case, ids), **way}, "/responses")
+
+
+@pytest.fixture(scope="module")
+def hearing() -> Iterator[Front]:
+    """Serve a chat model that keeps the messages of all calls."""
+    model = Hearing(turns=itertools.cycle(["it is 42"]))
+    with front(served=LangChainModel(model, "scripted"), votes={"answer": "number"}) as made:
+        yield made
+
+
+@pytest.mark.parametrize("way", WAYS, ids=["voted", "one", "streamed"])
+@pytest.mark.parametrize(("case", "ids"), CONVERSATIONS)
+def test_a_chat_model_gets_bad_calls_as_invalid_ones(hearing: Front, case: str, ids: str, way: dict[str, Any]) -> None:
+    for response in asked_in_both_apis(hearing, case, ids, way):
+        assert response.status_code == 200, response.text
+        _, called, result = hearing.gateway.upstream.chat_model.heard.pop()  # type: ignore[attr-defined]
+        [call] = [*called.tool_calls, *called.invalid_tool_calls]
+        assert (call["name"], call["args"]) == ("convert", BAD_CALLS[case][1])
+        assert bool(called.tool_calls) == isinstance(BAD_CALLS[case][1], dict)
+        assert call["id"] == result.tool_call_id and (call["id"] == "c1" or IDS[ids][0] != "c1")
+
+
+@pytest.mark.parametrize("way", WAYS, ids=["voted", "one", "streamed"])
+@pytest.mark.parametrize(("case", "ids"), CONVERSATIONS)
+def test_a_gguf_goes_on_after_a_bad_call(shipped: Front, case: str, ids: str, way: dict[str, Any]) -> None:
+    for response in asked_in_both_apis(shipped, case, ids, way):
+        assert response.status_code == 200, response.text
+
+
+@pytest.mark.full
+def test_servers_get_a_conversation_unchanged_or_translated() -> None:
+    system = {"role": "system", "content": "Be brief."}
+    with front(Said(), votes={"answer": "number", "calibration": "online"}) as server:
+        expected = server.chat(messages=[system, *HELLO]).json()["reasc"]["kind"]
+        for case, ids in CONVERSATIONS:
+            sent = [system, *conversation(case, ids)]
+            account = server.chat(messages=sent).json()["reasc"]
+            assert account["kind"] == expected, "the conversation is understood, and what its kind taught applies"
+            assert server.upstream.requests[-1]["messages"] == sent
+            if isinstance(BAD_CALLS[case][0], int | dict):
+                continue
+            assert server.post({"model": "tiny", "input": items(case, ids)}, "/responses").status_code == 200
+            _, called, result = server.upstream.requests[-1]["messages"]
+            [call] = called["tool_calls"]
+            assert call["id"] == result["tool_call_id"] and call["id"]
+            expected_arguments = "{}" if BAD_CALLS[case][1] == {} else BAD_CALLS[case][0]
+            assert call["function"]["arguments"] == expected_arguments
+
+
+def test_results_belong_to_calls_by_their_order() -> None:
+    model = Hearing(turns=itertools.cycle(["it is 42"]))
+    ids: list[Any] = ["a", None, None]
+    calls = [{"id": id, "function": {"name": f"f{at}", "arguments": CUT}} for at, id in enumerate(ids)]
+    results = [{"role": "tool", "content": str(at), "tool_call_id": id} for at, id in enumerate(["a", "unknown", None])]
+    messages = [*HELLO, {"role": "assistant", "content": "", "tool_calls": calls}, *results]
+    with front(served=LangChainModel(model, "scripted"), votes={"answer": "number"}) as server:
+        assert server.chat(messages=[*messages, *messages], seed=1).status_code == 200
+        [heard] = model.heard
+        made = [call["id"] for message in heard if message.type == "ai" for call in message.invalid_tool_calls]
+        assert [message.tool_call_id for message in heard if message.type == "tool"] == made
+        assert made[0] == made[3] == "a" and len({*made}) == 5
+        assert server.chat(messages=[*messages, *messages], seed=1).status_code == 200
+        assert model.heard[0] == model.heard[1], "the same conversation is the same prompt"
+
+
+def test_a_call_without_a_name_is_refused_by_its_place(server: Front) -> None:
+    for calls in (5, ["f"], [{}], [{"id": "1", "function": {}}], [{"function": {"name": 5}}]):
+        response = server.chat(messages=[*HELLO, {"role": "assistant", "content": "", "tool_calls": calls}])
+        assert response.status_code == 400 and "messages[1].tool_calls" in response.json()["error"]["message"]
+
+
+@pytest.mark.full
+def test_the_models_own_call_that_was_cut_may_be_sent_back() -> None:
+    with ChatLlamaCpp(seed=1) as model, front(served=LangChainModel(model, "shipped")) as server:
+        for way in WAYS:
+            asked = {"tools": [TOOL], "tool_choice": "required", "max_tokens": 60, **way, "stream": False}
+            said = server.chat(**asked).json()["choices"][0]["message"]
+            [call] = said["tool_calls"]
+            with pytest.raises(json.JSONDecodeError):
+                json.loads(call["function"]["arguments"])
+            result = {"role": "tool", "tool_call_id": call["id"], "content": "that was no JSON"}
+            again = server.chat(messages=[*HELLO, said, result], max_tokens=5, tools=[TOOL], **way)
+            assert again.status_code == 200, again.text
+
+
+NOT_FUNCTIONS: list[dict[str, Any]] = [
+    {"type": "web_search"},
+    {"type": "web_search_preview"},
+    {"type": "mcp", "server_label": "web_search"},
+    {"type": "custom", "custom": {"name": "web_search"}},
+    {"type": "function", "name": "web_search", "parameters": {}},
+    {"type": "function", "function": "web_search"},
+    {"type": "of next year", "name": {"web_search": 1}},
+]
+
+
+@pytest.mark.parametrize("tool", NOT_FUNCTIONS, ids=str)
+def test_a_tool_that_is_not_a_function_is_named(shipped: Front, tool: dict[str, Any]) -> None:
+    for way in WAYS:
+        response = shipped.chat(tools=[TOOL, tool], **way)
+        error = response.json()["error"]
+        assert (response.status_code, error["code"]) == (400, "invalid_value")
+        assert "tool 2" in error["message"] and "web_search" in error["message"] and "Error" not in error["message"]
+
+
+@pytest.mark.parametrize("name", ["stream", "logprobs", "parallel_tool_calls", "store", "stream_options.include_usage"])
+def test_a_boolean_in_another_form_is_refused(server: Front, name: str) -> None:
+    outer, _, inner = name.partition(".")
+    for path, value in itertools.product(("/chat/completions", "/responses"), ("false", "true", "", 0, 1, [])):
+        asked = {"messages": HELLO, "input": HELLO, outer: {inner: value} if inner else value}
+        response = server.post({"model": "tiny", **asked}, path)
+        assert (response.status_code, response.json()["error"]["param"]) == (400, name)
+        assert json.dumps(value) in response.json()["error"]["message"]

@@ -8,6 +8,8 @@ from langchain_core.messages import (
     AIMessage,
     BaseMessage,
     HumanMessage,
+    InvalidToolCall,
+    ToolCall,
     ToolMessage,
     convert_to_openai_messages,
     trim_messages,
@@ -24,6 +26,8 @@ _LEFT_OUT: Final = (  # blocks that are not text: thoughts, and calls, which are
     *("reasoning", "thinking", "redacted_thinking"),
     *("tool_use", "tool_call", "tool_call_chunk", "invalid_tool_call", "function_call"),
 )
+_INVALID: Final = "invalid_arguments"
+"""The argument under which a model sees the text of a call whose arguments are not a JSON object."""
 
 _INSTRUCTION: Final = """# Tools
 
@@ -40,7 +44,7 @@ Results of calls are given within <tool_response></tool_response>."""
 
 
 def template_messages(messages: Sequence[BaseMessage]) -> list[TemplateMessage]:
-    """Return the role, text and calls of each message, with a call's arguments as a dict.
+    """Return the role, text and calls of each message, with a call's arguments as a dict, also of an invalid call.
 
     Raises:
         ConfigurationError: there are no messages, a message has content other than text or an unknown role, or a tool's
@@ -60,13 +64,17 @@ def template_messages(messages: Sequence[BaseMessage]) -> list[TemplateMessage]:
             ) from error
         made: TemplateMessage = {"role": _SAME_ROLE.get(found["role"], found["role"]), "content": plain.content}
         made |= {key: found[key] for key in ("name", "tool_call_id") if found.get(key)}
-        if isinstance(message, AIMessage) and message.tool_calls:
-            made["tool_calls"] = [
-                {"type": "function", "id": call["id"], "function": {"name": call["name"], "arguments": call["args"]}}
-                for call in message.tool_calls
-            ]
+        if isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls):
+            calls: list[ToolCall | InvalidToolCall] = [*message.tool_calls, *message.invalid_tool_calls]
+            made["tool_calls"] = [_template_call(call) for call in calls]
         converted.append(made)
     return converted
+
+
+def _template_call(call: ToolCall | InvalidToolCall) -> dict[str, Any]:
+    """Return a call for a template. The text of an invalid call is an argument, as many templates take an object."""
+    arguments = call["args"] if isinstance(call["args"], dict) else {_INVALID: call["args"] or ""}
+    return {"type": "function", "id": call["id"], "function": {"name": call["name"] or "", "arguments": arguments}}
 
 
 def uses_tools(messages: Sequence[TemplateMessage]) -> bool:

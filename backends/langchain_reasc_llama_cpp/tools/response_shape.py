@@ -85,12 +85,12 @@ def openai_tools(tools: Sequence[Any], *, strict: bool | None = None) -> list[di
     for number, tool in enumerate(tools, 1):
         try:
             definition = convert_to_openai_tool(tool, strict=strict)
-            function = definition["function"]
-            name, parameters = function["name"], function.get("parameters") or {}
         except (ValueError, TypeError, LookupError, AttributeError, AssertionError, RecursionError) as error:
-            raise ConfigurationError(
-                f"tool {number} ({reprlib.repr(tool)}) cannot be used as a tool: {error!r}"
-            ) from error
+            raise _not_a_tool(number, tool, error) from error
+        function = definition.get("function")
+        if not isinstance(function, dict):  # LangChain passes on tools that OpenAI's servers run
+            raise _not_a_tool(number, tool)
+        name, parameters = function.get("name"), function.get("parameters") or {}
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ConfigurationError(
                 f"tool {number} is called {name!r}; a name has 1 to 128 letters, digits, underscores, dots or dashes"
@@ -99,6 +99,15 @@ def openai_tools(tools: Sequence[Any], *, strict: bool | None = None) -> list[di
             raise ConfigurationError(f"the parameters of tool {name!r} are not a JSON schema: {parameters!r:.200}")
         made.append(definition)
     return made
+
+
+def _not_a_tool(number: int, tool: Any, error: Exception | None = None) -> ConfigurationError:
+    """Return the error for an object that is not a function, such as a tool that only OpenAI's servers can run."""
+    why = f": {error!r}"
+    if isinstance(tool, dict):
+        form = "{'type': 'function', 'function': {'name': '...', 'parameters': {...}}}"
+        why = f" by this model, which only calls functions: {form}"
+    return ConfigurationError(f"tool {number} ({reprlib.repr(tool)}) cannot be used as a tool{why}")
 
 
 def _chosen(choice: Any, names: Sequence[str]) -> Any:

@@ -16,6 +16,7 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
+from langchain_core.messages.tool import invalid_tool_call
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_llama_cpp.prompts import ChatTemplate, newest_turns, template_messages
 from langchain_reasc_llama_cpp.tools import openai_tools
@@ -99,6 +100,29 @@ def test_results_of_one_turn_come_together() -> None:
 def test_a_template_that_wants_arguments_as_text_gets_them() -> None:
     wants_text = HERMES.replace("{{ call.function.arguments | tojson }}", "{{ '' + call.function.arguments }}")
     assert '"arguments": {"city": "Pärnu"}}\n</tool_call>' in prompt(wants_text, ROUND, TOOLS)
+
+
+TEMPLATES = {
+    "hermes": HERMES,
+    "llama": LLAMA,
+    "chatml": CHATML,
+    "no system": NO_SYSTEM,
+    "arguments as text": HERMES.replace("{{ call.function.arguments | tojson }}", "{{ '' + call.function.arguments }}"),
+    "arguments one by one": HERMES.replace(
+        "{{ call.function.arguments | tojson }}",
+        "{% for name, value in call.function.arguments.items() %}{{ name }}={{ value | tojson }}{% endfor %}",
+    ),
+}
+
+
+@pytest.mark.parametrize("arguments", ['{"euros": ', "no JSON", "[1]", "5", "", None])
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_a_model_sees_invalid_calls_too(template: str, arguments: str | None) -> None:
+    bad = invalid_tool_call(name="weather", args=arguments, id="c1", error="not JSON")
+    messages = [HumanMessage("Weather?"), AIMessage("", invalid_tool_calls=[bad]), ToolMessage("no", tool_call_id="c1")]
+    text = prompt(TEMPLATES[template], messages, TOOLS)
+    called = text[text.index("Weather?") :]
+    assert "weather" in called and json.dumps(arguments or "") in called.replace('\\\\"', '\\"')
 
 
 def test_what_hugging_face_templates_use() -> None:

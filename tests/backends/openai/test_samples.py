@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import signal
 import statistics
 import threading
@@ -414,3 +415,20 @@ def test_a_request_sent_unchanged_gives_the_same_signals_and_all_that_the_server
     if not fields.get("legacy"):
         [first, *_] = merged(events_in(events))["choices"][0]["logprobs"]["content"]
         assert all(one["token"] for one in first["top_logprobs"])
+
+
+def test_samples_of_a_raw_request_share_its_json() -> None:
+    raw = RawRequest({"messages": [{"role": "user", "content": "ä" * 1000}], "stream": False})
+    streamed = raw.encoded({**raw.body, "stream": True})
+    assert json.loads(streamed) == {**raw.body, "stream": True} and len(streamed) < 2100
+    assert raw.encoded({**raw.body, "stream": True}) is streamed
+    with_logprobs = raw.encoded({**raw.body, "stream": True, "logprobs": True})
+    assert json.loads(with_logprobs) == {**raw.body, "stream": True, "logprobs": True}
+    assert json.loads(raw.encoded(raw.body)) == raw.body
+
+
+@pytest.mark.parametrize("text", ["ä", "\ud800", "\x00", '"'])
+@pytest.mark.parametrize("number", [1, 0.1, 10**30, None])
+def test_any_value_is_sent_as_it_is(text: str, number: Any) -> None:
+    body = {"messages": [{"role": "user", "content": text}], text: number}
+    assert json.loads(RawRequest(body).encoded(body)) == body
