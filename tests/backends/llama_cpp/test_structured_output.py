@@ -177,20 +177,6 @@ def test_an_object_that_keeps_to_its_schema_passes(model: ChatLlamaCpp, face: Fa
         assert made in ({"x": 1}, {"x": 2})
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_without_jsonschema_a_warning_names_what_is_not_checked(
-    model: ChatLlamaCpp, method: Method, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("langchain_reasc.answers.schemas.find_spec", lambda name: None)
-    schema = around(BROKEN["not"] | {"description": f"checked nowhere else: {method}"})
-    model.with_structured_output(around(ONE_OR_TWO), method=method).invoke("Well?")
-    assert not caplog.records
-    warn_once.cache_clear()
-    assert model.with_structured_output(schema, method=method).invoke("Well?")["x"] in (1, 2)
-    [record] = caplog.records
-    assert "not" in record.getMessage() and "jsonschema is not installed" in record.getMessage()
-
-
 def test_binding_a_tool_names_the_keywords_that_its_calls_may_break(
     model: ChatLlamaCpp, caplog: pytest.LogCaptureFixture
 ) -> None:
