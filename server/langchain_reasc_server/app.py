@@ -134,8 +134,9 @@ class Gateway:
     def _page(self, own: Sequence[Decided]) -> str:
         learning = self.solver.progress()
         now = headline(self.metrics, self.upstream.model, self.solver.votes, self.solver.health(), learning)
-        answers = bool(self.admission.keys)
-        return status_page(self.upstream.model, self.metrics, own, now=now, knows=self.solver.knows(), answers=answers)
+        is_private = bool(self.admission.keys)  # else anybody may see what anybody has asked
+        knows = self.solver.knows({one.model for one in own} if is_private else ())
+        return status_page(self.upstream.model, self.metrics, own, now=now, knows=knows, answers=is_private)
 
     async def _other(self, request: Request, client: Client, send: Send) -> None:
         """Pass through a request that is not a chat completion, if the operator has opened its path.
