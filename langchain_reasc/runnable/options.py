@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypedDict, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypedDict, TypeVar, cast
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage
@@ -328,6 +328,26 @@ class Options(Checked):
             self._setup, self._made, self._made_larger = changed._setup, changed._made, changed._made_larger
         else:
             super().__setattr__(name, value)
+
+
+AnyOptions = TypeVar("AnyOptions", bound=Options)
+
+
+def with_other_answers(options: AnyOptions, answer: Any, **changed: Any) -> AnyOptions:
+    """Return a copy that votes on other answers and learns together with the original.
+
+    The answers are part of the kind of request, so what is learned of the one is not mixed up with the other.
+
+    Args:
+        options: the original.
+        answer: where the answer is in a response.
+        changed: further options of the copy.
+    """
+    # Without a file, because the file of the original would refuse a calibrator of its own for other answers.
+    copy = options.model_copy(update={**changed, "answer": answer, "online_state": None})
+    if options.calibrator is not None:
+        copy._setup = copy._setup.learning_with(options.calibrator, other_answers=True)
+    return copy
 
 
 class _Configurable(RunnableConfigurableFields):  # type: ignore[type-arg]  # pydantic would convert what is made

@@ -170,10 +170,17 @@ class Setup:
             plan = self._plans[id(calibration)] = make_plan(self, calibration)
         return plan
 
-    def learning_with(self, known: MixtureCalibrator | ConsensusCalibrator | EscalationLearner) -> "Setup":
-        """Return a copy that learns with another calibrator, if that learns of the same; else itself."""
+    def learning_with(
+        self, known: MixtureCalibrator | ConsensusCalibrator | EscalationLearner, *, other_answers: bool = False
+    ) -> "Setup":
+        """Return a copy that learns with another calibrator, if that learns of the same; else itself.
+
+        Args:
+            known: the other calibrator.
+            other_answers: whether it may learn of other answers, which are other kinds of request.
+        """
         own = self.large.learner if self.large else self.learner
-        if own is None or type(own) is not type(known) or own.learns_of != known.learns_of:
+        if own is None or type(own) is not type(known) or not (other_answers or own.learns_of == known.learns_of):
             return self
         if isinstance(known, EscalationLearner):
             return replace(self, large=self.large and replace(self.large, learner=known))

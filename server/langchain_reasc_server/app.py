@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from langchain_reasc.models.usage import estimated_tokens
 from langchain_reasc_server.calls import Call, Hear
-from langchain_reasc_server.chat import FirstResponse, Won, role_event
+from langchain_reasc_server.chat import FirstResponse, Won, new_head, role_event
 from langchain_reasc_server.errors import Refused, RepeatedErrors, refusal_of
 from langchain_reasc_server.events import EventStream, Send
 from langchain_reasc_server.keys import Admission, Client
@@ -140,8 +140,9 @@ class Gateway:
     def _page(self, own: Sequence[Decided]) -> str:
         learning = self.solver.progress()
         now = headline(self.metrics, self.upstream.model, self.solver.votes, self.solver.health(), learning)
-        answers = bool(self.admission.keys)
-        return status_page(self.upstream.model, self.metrics, own, now=now, knows=self.solver.knows(), answers=answers)
+        is_private = bool(self.admission.keys)  # else anybody may see what anybody has asked
+        knows = self.solver.knows({one.model for one in own} if is_private else ())
+        return status_page(self.upstream.model, self.metrics, own, now=now, knows=knows, answers=is_private)
 
     async def _other(self, request: Request, client: Client, send: Send) -> None:
         """Pass through a request that is not a chat completion, if the operator has opened its path.
@@ -284,7 +285,10 @@ class Gateway:
         await JSONResponse({"recorded": True})(request.scope, request.receive, send)
 
     async def _stream(self, call: Call, request: Request, client: Client, send: Send) -> None:
-        """Vote while comments keep the stream alive, and then stream the winner."""
+        """Vote while comments keep the stream alive, and then stream the winner.
+
+        The first event has fields of the first response, so it is sent when that has begun.
+        """
         begun, events = time.monotonic(), EventStream(send)
         first = FirstResponse(live=call.votes_on_calls_alone(self.solver.votes))
         voting = asyncio.create_task(self._solve(call, client, first.hear))
@@ -295,13 +299,17 @@ class Gateway:
                 arrived = await first.news(_HELD_IF_REFUSED)
             if voting.done():
                 events.headers |= voting.result().headers
-            role, head = role_event(call)
-            await events.write(role, *call.shown(arrived or (), head))
-            while not voting.done():
-                if (arrived := await first.news(self.ping)) is None:
-                    await events.write(PING)
-                elif arrived:
-                    await events.write(*call.shown(arrived, head))
+            head, has_role = new_head(), False
+            while True:
+                news: list[bytes | Json] = [*call.shown(arrived or (), head)]
+                if not has_role and (first.opening is not None or voting.done()):
+                    has_role = True
+                    news.insert(0, role_event(call, head, first.opening))
+                if news or arrived is None:
+                    await events.write(*news or [PING])
+                if voting.done():
+                    break
+                arrived = await first.news(self.ping)
             try:
                 won = voting.result()
                 last = [*won.events(head, first.passed)]

@@ -186,11 +186,17 @@ class FirstResponse:
 
     If only tool calls are voted on, a response without calls is the answer, and its text does not have to wait. From
     the first call on, nothing more is passed on: the text before the call is kept, and the winner's calls follow.
+
+    Attributes:
+        opening: the first event of the first response; None before it has come.
+        passed: the events that were passed on.
+        refused: whether the upstream has refused a sample; the request may be tried again.
     """
 
     def __init__(self, *, live: bool) -> None:
+        self.opening: Json | None = None
         self.passed: list[Json] = []
-        self.refused = False  # at least once; the request may be tried again
+        self.refused = False
         self._live, self._followed, self._heard = live, list[bytes](), 0
         self._arrived: list[Json] = []
         self._news, self._loop = asyncio.Event(), asyncio.get_running_loop()
@@ -211,6 +217,7 @@ class FirstResponse:
         self._news.set()
 
     def _arrive(self, events: list[Json]) -> None:
+        self.opening = self.opening or next(iter(events), None)
         self._arrived += events
         self._news.set()
 
@@ -235,7 +242,21 @@ class FirstResponse:
         return self._live
 
 
-def role_event(call: Call) -> tuple[Json, Json]:
-    """Return the first event of a stream, and its id, time and model."""
-    head: Json = {"id": new_id(), "created": int(time.time()), "model": call.model}
-    return event_of(head, {"role": "assistant", "content": ""}), head
+def new_head() -> Json:
+    """Return the id and the time of a stream."""
+    return {"id": new_id(), "created": int(time.time())}
+
+
+def role_event(call: Call, head: Json, opening: Json | None) -> Json:
+    """Return the first event of a stream.
+
+    Args:
+        call: the request.
+        head: the id and the time of the stream.
+        opening: the first event of the upstream, whose other fields clients read from the first event (openai's client
+            reads ``service_tier`` there); None if the upstream has no events.
+    """
+    beside = opening or {}
+    named = {**beside, **head, "model": beside.get("model") or call.model}
+    first = event_of(named, {"role": "assistant", "content": ""})
+    return first | ({"usage": None} if call.wants_usage else {})

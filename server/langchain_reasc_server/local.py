@@ -132,6 +132,7 @@ class LangChainModel:
         model, options = self._asked(self.chat_model, call.body)
         prompt, n = _prompt(call.body), _n(call)
         head: Json = {"id": new_id(), "created": int(time.time()), "model": call.model}
+        beside: Json = {"usage": None} if call.wants_usage else {}  # of all events but the last
         usage: UsageMetadata | None = None
         try:
             for index in range(n):
@@ -140,15 +141,15 @@ class LangChainModel:
                 async for chunk in model.astream(prompt, **options):
                     if whole is None:
                         role: Json = {"role": "assistant", "content": ""}
-                        await events.write(event_of(head, role, index=index))
+                        await events.write(event_of(head, role, index=index) | beside)
                     whole = chunk if whole is None else whole + chunk
                     if (event := chunk_event(head, chunk, repairer, index)) is not None:
-                        await events.write(event)
+                        await events.write(event | beside)
                 message = whole if whole is not None else AIMessage("")
                 usage = add_usage(usage, message.usage_metadata)
                 ended = reply_of(message, "")["choices"][0]["finish_reason"]
                 last = repairer.repaired({}, ended)
-                await events.write(event_of(head, last, finish_reason=ended, index=index))
+                await events.write(event_of(head, last, finish_reason=ended, index=index) | beside)
         except Exception as error:
             if events.begun:
                 await events.write(refusal_of(error).body)

@@ -40,8 +40,11 @@ class Metrics:
             "reasc_requests_waiting", "Requests that wait in the queue", multiprocess_mode="livesum", **given
         )
         self._samples = Counter("reasc_samples", "Samples drawn for votes", **given)
-        counted = "Tokens of votes, prompt and generated: spent, saved, and of one response to each request"
-        self._tokens = Counter("reasc_tokens", counted, ["kind"], **given)
+        self._tokens = Counter("reasc_tokens", "Tokens of votes, prompt and generated", **given)
+        saved = "Tokens that max_samples responses to each request would have cost more"
+        self._saved = Counter("reasc_saved_tokens", saved, **given)
+        alone = "Tokens that one response to each request would have cost"
+        self._of_one_response = Counter("reasc_one_response_tokens", alone, **given)
         self._stops = Counter("reasc_stops", "Why votes have ended", ["reason"], **given)
         self._cut_off = Counter("reasc_cut_off", "Votes whose answer reached the limit of tokens", **given)
         self._agreement = Histogram(
@@ -95,8 +98,10 @@ class Metrics:
         self._cut_off.inc(cut_off)
         self._samples.inc(account["launched"])
         self._stops.labels(account["stop"]).inc()
-        for kind, tokens in account["tokens"].items():
-            self._tokens.labels(kind).inc(tokens or 0)
+        tokens = account["tokens"]
+        self._tokens.inc(tokens["spent"])
+        self._saved.inc(tokens["saved"] or 0)
+        self._of_one_response.inc(tokens["one_response"])
         for model, told in account.get("models", {}).items():
             self._cost.labels(model).inc(told["cost"])
             for kind in ("input", "output"):

@@ -81,6 +81,7 @@ class ResponseWriter:
         self._error: Json | None = None
         self._status = "in_progress"
         self._number = 0
+        self._has_begun = False
 
     @property
     def response(self) -> Json:
@@ -109,8 +110,11 @@ class ResponseWriter:
         ended = AIMessage("", response_metadata={"finish_reason": self._finish_reason})
         return _INCOMPLETE.get(ending_of(ended))
 
-    def opening_events(self) -> Iterator[bytes]:
-        """Yield the first events."""
+    def _opening_events(self) -> Iterator[bytes]:
+        """Yield the first events, unless they were."""
+        if self._has_begun:
+            return
+        self._has_begun = True
         yield self._event("response.created", response=self.response)
         yield self._event("response.in_progress", response=self.response)
 
@@ -124,6 +128,7 @@ class ResponseWriter:
             return
         self._unknown |= _beside(event, _OF_CHAT)
         self._model = event.get("model") or self._model
+        yield from self._opening_events()  # which have the fields that the first event brings
         self._usage = _usage(event["usage"]) if event.get("usage") else self._usage
         for choice in (event.get("choices") or ())[:1]:
             self._unknown |= _beside(choice, _OF_CHOICE)
@@ -147,6 +152,7 @@ class ResponseWriter:
         """
         if self._status != "in_progress":
             return
+        yield from self._opening_events()
         complete = complete or self._finish_reason is not None or self._unknown_finish.reason is not None
         if self._error is None and not complete:
             self._error = _error({"message": "the upstream broke off the response"})
@@ -344,16 +350,13 @@ class Translated:
             return
         self._way = "stream"
         await self._send(self._start)
-        await self._send(
-            {"type": "http.response.body", "body": b"".join(self._writer.opening_events()), "more_body": True}
-        )
 
     async def _send_whole(self, message: Any) -> None:
         reply, headers = usable(_parsed(self._received)) or {}, self._start["headers"]
         if not any(choice.get("delta") for choice in reply.get("choices") or ()):
             raise Refused(502, "the upstream gave no usable response", code="upstream_error")
-        events = [*self._writer.opening_events(), *self._writer.events_for(reply)]
-        body = b"".join([*events, *self._writer.closing_events(complete=True)])
+        events = [*self._writer.events_for(reply), *self._writer.closing_events(complete=True)]
+        body = b"".join(events)
         if self._writer.streamed:  # an upstream that does not stream
             kept = [(name, value) for name, value in headers if name.lower() != b"content-type"]
             headers = [*kept, (b"content-type", b"text/event-stream; charset=utf-8")]

@@ -5,7 +5,7 @@ import hashlib
 import math
 import re
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -25,6 +25,7 @@ from langchain_reasc.calibration.summary import (
     describe_learning,
 )
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
+from langchain_reasc.runnable.options import with_other_answers
 from langchain_reasc_server.calls import COUNTED, Call, Hear, VotePolicy
 from langchain_reasc_server.chat import Won
 from langchain_reasc_server.events import Send
@@ -141,7 +142,8 @@ class Solver:
         asked = call.asked if is_own else {**call.asked, "escalate_to": None}  # which goes with the operator's model
         if (chosen := asked.get("calibration", COUNTED)) != COUNTED:
             return await self._won(self._solver(self._own, asked, self._offered(chosen)), call, hear)
-        learns = asked.get("answer", own) == own and not asked.keys() & {"rule", "calibration"}
+        is_fitting = asked.get("answer", own) == own or self.votes.calibration == "online"
+        learns = is_fitting and not asked.keys() & {"rule", "calibration"}
         of_model = self._own if is_own else self._models.get(call.model)
         if learns and of_model is not None:
             try:
@@ -189,8 +191,12 @@ class Solver:
         if self._larger is not None:
             await self._larger.close()
 
-    def knows(self) -> list[Description]:
-        """Describe what was learned, or the calibration; with two models, of each of the first kinds of request."""
+    def knows(self, asked: Collection[str] = ()) -> list[Description]:
+        """Describe what was learned, or the calibration; with two models, of each of the first kinds of request.
+
+        Args:
+            asked: names of other models that may be shown, because whoever reads this has asked for them.
+        """
         if isinstance(learner := self._own.calibrator, EscalationLearner):
             kinds = [describe_escalation(one) for one in learner.kinds[:_SHOWN_KINDS]]
             return kinds or [Description("The larger model answers: nothing was learned yet.", None, ())]
@@ -200,7 +206,11 @@ class Solver:
             return [counted if calibration is None else describe_calibration(calibration)]
         described = describe_learning(known, calibration)
         entries = [*described.entries]
-        if others := [f"{model}: {_learning(one).seen:,} questions" for model, one in self._models.items()]:
+        seen = {model: _learning(one).seen for model, one in self._models.items()}
+        others = [f"{model}: {count:,} questions" for model, count in seen.items() if model in asked]
+        if rest := [count for model, count in seen.items() if model not in asked]:
+            others.append(f"{len(rest)} other models: {sum(rest):,} questions")
+        if others:
             entries.append(Entry("Also", "; ".join(others)))
         if unsaved := getattr(self._own.calibrator, "unsaved", 0):
             entries.append(Entry("Not kept", f"{unsaved:,} questions: {self.votes.state} cannot be written"))
@@ -251,7 +261,10 @@ class Solver:
             if "rule" in asked:
                 name, own = asked["rule"], self.votes.rule or ""
                 update["rule"] = own if own.partition(":")[0] == name else name  # by its name, the operator's own
-            known = base.model_copy(update=update)
+            if calibration == "online" and update.get("answer", base.answer) != base.answer:
+                known = with_other_answers(base, **update)
+            else:
+                known = base.model_copy(update=update)
         self._others[key] = known
         if len(self._others) > _MOST_WISHES:
             self._others.popitem(last=False)

@@ -109,7 +109,8 @@ def status_page(
 def _tiles(metrics: Metrics, decided: Sequence[Decided]) -> Iterator[str]:
     """Yield a tile for each number."""
     votes, samples = metrics.total("reasc_stops_total"), metrics.total("reasc_samples_total")
-    spent, saved, one = (metrics.total("reasc_tokens_total", kind=kind) for kind in ("spent", "saved", "one_response"))
+    names = ("reasc_tokens_total", "reasc_saved_tokens_total", "reasc_one_response_tokens_total")
+    spent, saved, one = map(metrics.total, names)
     passed, failed = metrics.total("reasc_requests_total", way="pass"), metrics.total("reasc_upstream_errors_total")
     beside = (
         f"{passed:,} passed through, {metrics.total('reasc_requests_running'):,} running, {failed:,} failed upstream"

@@ -174,8 +174,8 @@ def event_of(
     logprobs: Any = None,
     index: int = 0,
 ) -> Json:
-    """Return an event with the id, time and model of a reply. Without a delta it has no choice."""
-    named = {name: head[name] for name in ("id", "created", "model", "system_fingerprint") if name in head}
+    """Return an event with all fields of a reply besides its choices and usage. Without a delta it has no choice."""
+    named = {name: value for name, value in head.items() if name not in ("object", "choices", "usage")}
     choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
     return {**named, "object": "chat.completion.chunk", "choices": [] if delta is None else [choice]}
 

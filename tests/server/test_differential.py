@@ -1,5 +1,6 @@
 """A client gets the same from our server as from its upstream, except for the documented differences."""
 
+import asyncio
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from langchain_reasc_server.wire import events_of
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 from properties import examples
@@ -16,6 +18,7 @@ from servers.chat_wire import DONE
 from servers.exchange import Answer, Exchange
 
 from .serving import HELLO, TOOL, Front, Said, front
+from .test_responses import chat_alone
 
 USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
 VOTED: dict[str, Any] = {"model": "tiny", "messages": HELLO, "tools": [TOOL]}
@@ -321,3 +324,67 @@ def test_an_error_keeps_its_words(server: Front, case: str, streamed: bool) -> N
     voted = server.post({**VOTED, "stream": streamed})
     expected = 429 if case == "in a stream" else 502 if status == 200 else status
     assert voted.status_code == expected and error.items() <= voted.json()["error"].items()
+
+
+BESIDE: dict[str, dict[str, Any]] = {
+    "OpenAI's": {"service_tier": "flex", "system_fingerprint": "fp_1", "obfuscation": "x"},
+    "another model's name": {"model": "tiny-2026-11-29", "service_tier": "default"},
+    "a field that no API has": {"x_timing": {"queued": 3}},
+    "nothing": {},
+}
+"""Fields of each event of the upstream beside its choices."""
+
+
+def beside_choices(event: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in event.items() if name not in ("id", "created", "choices", "reasc")}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("case", "waits"), [*((case, 0.0) for case in BESIDE), ("OpenAI's", 0.6)])
+def test_each_event_of_a_vote_has_the_fields_of_an_event_that_passes(case: str, waits: float) -> None:
+    async def answer(exchange: Exchange) -> None:
+        wants_usage = "stream_options" in exchange.body
+        beside = {**BESIDE[case], **({"usage": None} if wants_usage else {})}
+        said: list[Any] = [{"role": "assistant", "content": ""}, {"content": "it"}, {"content": " is 42"}]
+        said[1:] = [calls(call(0, "c1", "{}"))] if exchange.body.get("tools") else said[1:]
+        events = [*(chunk(delta, **beside) for delta in said), chunk({}, "stop", **beside)]
+        events += [{**events[0], "choices": [], "usage": USAGE}] if wants_usage else []
+        await asyncio.sleep(waits)
+        await Way().sends(events)(exchange)
+
+    with front(answer, votes={"answer": "number", "max_samples": 2}, ping=0.1) as server:
+        for asked in ({"tools": [TOOL]}, {"logprobs": True}, {"stream_options": {"include_usage": True}}):
+            body = {"model": "tiny", "messages": HELLO, "stream": True, **asked}
+            passed, voted = ([*events_in(server.post({**body, **own}).content)] for own in ({"seed": 1}, {}))
+            assert passed[-1] == voted[-1] == DONE and "reasc" in voted[-2]
+            expected = beside_choices(passed[0])
+            assert expected.items() >= BESIDE[case].items()
+            assert all(beside_choices(event) == expected for event in voted[:-1] if event["choices"])
+            names = [event.keys() - {"reasc"} for event in (passed[0], voted[0], passed[-2], voted[-2])]
+            assert names[0] == names[1] and names[2] == names[3]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("tier", "waits"), [("flex", 0.0), ("flex", 0.6), (None, 0.0)])
+def test_each_event_of_a_response_has_the_fields_of_the_first(tier: str | None, waits: float) -> None:
+    own_tier = {} if tier is None else {"service_tier": tier}
+    said = [chunk({"content": "it"}, **own_tier), chunk({"content": " is 42"}, **own_tier), chunk({}, "stop")]
+
+    async def answer(exchange: Exchange) -> None:
+        await asyncio.sleep(waits)
+        await Way().sends(said)(exchange)
+
+    with front(chat_alone(answer), votes={"answer": "number", "max_samples": 2}, ping=0.1) as server:
+        for own in ({}, {"temperature": 0}):
+            raw = server.post({"model": "tiny", "input": HELLO, "stream": True, **own}, "/responses").content
+            responses = [event["response"] for event in events_in(raw) if "response" in event]
+            assert [response["service_tier"] for response in responses] == [tier or "default"] * 3
+            assert responses[-1]["status"] == "completed"
+
+
+def test_a_changed_winner_has_the_fields_of_the_upstream() -> None:
+    reply = {**chunk({}), "object": "chat.completion", "service_tier": "flex", "x_timing": 3, "usage": USAGE}
+    reply["choices"] = [{"index": 0, "message": {"role": "assistant", "content": "42"}, "finish_reason": "stop"}]
+    for event in events_of(reply):
+        assert (event["service_tier"], event["x_timing"], event["object"]) == ("flex", 3, "chat.completion.chunk")
+        assert "usage" not in event

@@ -229,6 +229,16 @@ def test_it_learns_from_both_and_servers_that_share_a_file_learn_together(tmp_pa
         assert counts.count("reasc_upstream_healthy{") == 2, "of both models' servers"
 
 
+def test_answers_that_requests_ask_for_are_kinds_with_two_models_too(tmp_path: Path) -> None:
+    state = tmp_path / "learned.sqlite"
+    with two(Said(), Said(), votes={"calibration": "online", "state": str(state)}) as (server, _):
+        for asked in ({}, {"answer": "auto"}, {"answer": "boxed"}):
+            for _ in range(2):
+                account = server.chat(reasc=asked).json()["reasc"]
+                assert account["answered_by"] == "large" and account["shadowed"], "nothing is known of this kind yet"
+        assert sorted(known.rows for known in ObservationStore.open(state).escalations()) == [2, 2, 2]
+
+
 def first_sentence(page: str) -> str:
     [said] = re.findall(r"<p class='now'>(.*?)</p>", page)
     return said

@@ -398,6 +398,13 @@ def test_servers_get_a_conversation_unchanged_or_translated() -> None:
             assert call["function"]["arguments"] == expected_arguments
 
 
+def test_events_of_a_vote_have_the_fields_of_those_without_a_vote(hearing: Front) -> None:
+    for options in ({}, {"stream_options": {"include_usage": True}}):
+        voted, alone = (hearing.events(**options, **own)[:-1] for own in ({}, {"seed": 1}))
+        assert "reasc" in voted[-1] and alone[-1].keys() == voted[-1].keys() - {"reasc"}
+        assert {frozenset(event) for event in alone[:-1]} == {frozenset(event) for event in voted[:-1]}
+
+
 def test_results_belong_to_calls_by_their_order() -> None:
     model = Hearing(turns=itertools.cycle(["it is 42"]))
     ids: list[Any] = ["a", None, None]

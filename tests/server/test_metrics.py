@@ -39,7 +39,6 @@ def test_a_vote_is_counted_with_its_agreement() -> None:
         assert value(server, "reasc_agreement_ratio_sum") == 0.75
         assert value(server, "reasc_agreement_ratio_bucket", le="0.7") == 0
         assert value(server, "reasc_agreement_ratio_bucket", le="0.8") == 1
-        assert value(server, "reasc_tokens_total", kind="spent") == account["tokens"]["spent"]
         said = {"role": "tool", "tool_call_id": "c", "content": "sunny"}
         alone = server.post({**VOTED, "messages": [*HELLO, said]}).json()["reasc"]
         assert alone["stop"] == "alone"  # so that it agrees with nobody
@@ -47,6 +46,27 @@ def test_a_vote_is_counted_with_its_agreement() -> None:
         assert value(server, "reasc_agreement_ratio_count") == 1
         for name in ("reasc_request_seconds_count", "reasc_first_byte_seconds_count"):
             assert (value(server, name, way="vote"), value(server, name, way="pass")) == (2, 1)
+
+
+def test_sums_over_labels_mean_something() -> None:
+    keys = ("spent", "saved", "one_response")
+    readers: Any = {"": text_string_to_metric_families, OPENMETRICS: openmetrics.text_string_to_metric_families}
+    with front(Said(cities=["Paris", "Paris", "Rome"]), votes={"max_samples": 6}) as server:
+        accounts = [server.post(VOTED).json()["reasc"] for _ in range(3)]
+        server.chat(temperature=0)
+        spent, saved, alone = (sum(account["tokens"][key] for account in accounts) for key in keys)
+        assert spent > alone > 0 and saved > 0
+        assert value(server, "reasc_tokens_total") == spent
+        assert value(server, "reasc_saved_tokens_total") == saved
+        assert value(server, "reasc_one_response_tokens_total") == alone
+        assert value(server, "reasc_stops_total") == 3 and value(server, "reasc_requests_total") == 4
+        for accept, read in readers.items():
+            families = [*read(scraped(server, accept))]
+            names = [family.name for family in families]
+            assert len(names) == len({*names}), "a name belongs to one family"
+            for family in families:
+                labels = {(one.name, frozenset(one.labels)) for one in family.samples}
+                assert len(labels) == len({name for name, _ in labels}), f"{family.name} has the same labels everywhere"
 
 
 def test_what_was_learned_is_read_when_it_is_scraped() -> None:

@@ -1,6 +1,7 @@
 """The status page: what it shows, who may see it, and that answers are escaped."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from langchain_reasc_server.metrics import Metrics
 from langchain_reasc_server.status import Decided, status_page
 from servers.exchange import refuses
 
-from .serving import TOOL, Said, eventually, front
+from .serving import HELLO, TOOL, Said, eventually, front
 
 EVIL = "<script>alert(1)</script>"
 
@@ -101,6 +102,29 @@ def test_answers_are_shown_to_the_client_that_asked_alone() -> None:
         one, two = (text_of(server.http.get(home, auth=("", key)).text) for key in ("one", "two"))
         assert "Paris" in one and "Paris" not in two
         assert "requests voted on 1" in one and "requests voted on 1" in two
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("keys", [("one", "two"), ()])
+def test_nobody_sees_which_models_others_ask_for(tmp_path: Path, keys: tuple[str, ...]) -> None:
+    votes = {"answer": "number", "calibration": "online", "state": str(tmp_path / "learned.sqlite")}
+    names = {"one": ("secret-of-one", "shared"), "two": ("secret-of-two", "shared")}
+    with front(Said(), admission={"keys": keys}, votes=votes) as server:
+        home = server.url.removesuffix("/v1") + "/"
+        for key, models in names.items():
+            for model in models * 2:
+                asked = {"model": model, "messages": HELLO}
+                assert server.post(asked, headers={"authorization": f"Bearer {key}"}).status_code == 200
+
+        def page(key: str) -> str:
+            return text_of(server.http.get(home, auth=("", key)).text)
+
+        for key, models in names.items():
+            others = {name for every in names.values() for name in every} - ({*models} if keys else set())
+            left = f"{len(others)} other models: "
+            assert eventually(lambda key=key, left=left: left in page(key), 10), page(key)
+            assert not any(name in page(key) for name in others)
+            assert all(f"{name}: " in page(key) for name in models if keys)
 
 
 def test_without_keys_no_answers_are_shown() -> None:
