@@ -124,6 +124,9 @@ class Face:
     def solve(self, reasc: Any, given: Any) -> Any:
         return self._call(reasc, "solve", given)
 
+    def batch(self, model: Any, given: Any) -> Any:
+        return self._call(model, "batch", given)
+
     def capabilities(self, model: Any) -> Any:
         return self._call(model, "capabilities")
 
