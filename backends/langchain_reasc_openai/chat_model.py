@@ -42,7 +42,8 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
     server supports, or the server is asked once. ``sample`` draws several responses to one prompt, each a stream that
     can be cut off.
 
-    Without ``api_key``, servers get the key "no-key". ``OPENAI_API_KEY`` is read only for OpenAI's own address.
+    Without ``api_key``, servers get the key "no-key". ``OPENAI_API_KEY`` is read only for OpenAI's own address, and
+    with ``preset="openai"`` for the address in ``OPENAI_BASE_URL`` (or ``OPENAI_API_BASE``), such as a gateway's.
 
     Example:
         .. code-block:: python

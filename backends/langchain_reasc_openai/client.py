@@ -189,13 +189,15 @@ class ServerClient(AdaptedChatOpenAI):
 @contextmanager
 def _without_key(key: Any) -> Iterator[None]:
     """Remove the key from errors in which the server quoted it."""
+    secret = key.get_secret_value() if isinstance(key, SecretStr) else None
     try:
         yield
-    except APIError as error:
-        secret = key.get_secret_value() if isinstance(key, SecretStr) else None
+    except Exception as error:
         for cause in causes(error):  # langchain-openai raises its own errors from the client's
             if secret and isinstance(cause, APIError) and secret in f"{cause} {cause.body}":
                 cause.message = cause.message.replace(secret, "***")
                 said = json.dumps(cause.body).replace(json.dumps(secret)[1:-1], "***")
                 cause.args, cause.body = (cause.message,), json.loads(said)
+            elif secret and secret in repr(cause.args):
+                cause.args = tuple(str(argument).replace(secret, "***") for argument in cause.args)
         raise

@@ -51,8 +51,9 @@ def connection_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     name = fields.get("preset", "auto")
     preset = None if name == "auto" else preset_named(name)
     given = _first(fields, "base_urls", "base_url", "openai_api_base")
-    if given is None and preset is not None:
-        given = preset.default_url
+    by_environment = given is None and preset is not None
+    if preset is not None and given is None:
+        given = next(filter(None, map(os.environ.get, preset.url_variables)), preset.default_url)
     if given is None:
         raise ConfigurationError("give the server's address, as in base_url='http://localhost:8000/v1'")
     urls = base_urls(given)
@@ -62,7 +63,7 @@ def connection_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigurationError("the Responses API returns no logprobs; use ChatOpenAI for it")
     key = _first(fields, "api_key", "openai_api_key")
     if key is None:
-        key = _key_of(preset or preset_of_host(urls[0]), urls)
+        key = _key_of(preset if by_environment else preset_of_host(urls[0]))
     for header, value in {**(fields.get("default_headers") or {}), "api_key": key}.items():
         text = value.get_secret_value() if isinstance(value, SecretStr) else value
         if isinstance(text, str):
@@ -237,13 +238,13 @@ def _pool(model: ServerFields) -> ReplicaPool:
     return ReplicaPool(replicas, retry, affinity=model.affinity, burst=model.burst, closes=closes)
 
 
-def _key_of(preset: Preset | None, urls: tuple[str, ...]) -> str:
-    """Return the key from the environment, for the service that it belongs to and no other."""
-    if preset is None or preset.key_variable is None or preset_of_host(urls[0]) is not preset:
+def _key_of(service: Preset | None) -> str:
+    """Return the key from the environment for a service: at its own address, or where the environment has it."""
+    if service is None or service.key_variable is None:
         return _NO_KEY
-    key = os.environ.get(preset.key_variable)
+    key = os.environ.get(service.key_variable)
     if not key:
-        raise ConfigurationError(f"{preset.title} asks for a key: set {preset.key_variable}, or give api_key")
+        raise ConfigurationError(f"{service.title} asks for a key: set {service.key_variable}, or give api_key")
     return key
 
 

@@ -17,7 +17,7 @@ from openai import APIConnectionError, APIError, APITimeoutError, BadRequestErro
 from openai._models import FinalRequestOptions
 from pydantic import PrivateAttr
 
-from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc_openai.errors import HTTP_ERRORS, HTTP_TIMEOUTS
 from langchain_reasc_openai.events import EventDecoder, Json, parsed, usable
 
@@ -157,9 +157,24 @@ class AdaptedChatOpenAI(ChatOpenAI):
     ) -> ChatResult:
         """Needed because langchain-openai gives each of n choices the usage of all, so that a sum bills it n times.
 
-        Here only the first choice has it. Replaced when langchain-openai reports the usage of a request once.
+        Here only the first choice has it. Replaced when langchain-openai reports the usage of a request once. Needed,
+        too, because it raises a plain error for a reply that is an error or not a chat completion; classes of its own
+        would replace this.
+
+        Raises:
+            openai.APIError: the reply is an error.
+            SamplingError: the reply is not a chat completion.
         """
-        result = super()._create_chat_result(response, generation_info)
+        no_request: Any = None
+        said = response.get("error") if isinstance(response, dict) else getattr(response, "error", None)
+        _checked({"error": said}, no_request)
+        failure = ""
+        try:
+            result = super()._create_chat_result(response, generation_info)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            failure = str(error) or type(error).__name__
+        if failure:  # raised outside the except clause, because the other error may quote the key
+            raise SamplingError(f"the server's reply is not a chat completion: {failure}")
         for generation in result.generations[1:]:
             if isinstance(generation.message, AIMessage):
                 generation.message.usage_metadata = None

@@ -60,6 +60,7 @@ class Preset:
         capabilities: what it supports according to its documentation.
         default_url: its default address.
         key_variable: the usual environment variable of its API key; None if it needs no key.
+        url_variables: environment variables that name another address for it, first the one that counts most.
     """
 
     name: str
@@ -67,16 +68,27 @@ class Preset:
     capabilities: Capabilities
     default_url: str | None = None
     key_variable: str | None = None
+    url_variables: tuple[str, ...] = ()
 
 
 def _same(*names: str) -> dict[str, str]:
     return {name: name for name in names}
 
 
-def _preset(name: str, title: str, url: str | None = None, *, key: str | None = None, **known: Any) -> Preset:
+def _preset(
+    name: str,
+    title: str,
+    url: str | None = None,
+    *,
+    key: str | None = None,
+    url_variables: tuple[str, ...] = (),
+    **known: Any,
+) -> Preset:
     """Return a preset with all of OpenAI's API, except for the given capabilities."""
     full = dict.fromkeys(("n", "logprobs", "streamed_logprobs", "streamed_usage"), True)
-    return Preset(name, title, Capabilities(server=name, **{**full, "top_logprobs": 20, **known}), url, key)
+    return Preset(
+        name, title, Capabilities(server=name, **{**full, "top_logprobs": 20, **known}), url, key, url_variables
+    )
 
 
 _COMMON: Final = ("top_k", "min_p", "repetition_penalty")
@@ -155,6 +167,7 @@ _ALL: Final = (
         "OpenAI",
         "https://api.openai.com/v1",
         key="OPENAI_API_KEY",
+        url_variables=("OPENAI_API_BASE", "OPENAI_BASE_URL"),  # as langchain-openai reads them
         max_tokens="max_completion_tokens",
         notices=("reasoning models, and those of the Responses API alone, return no log-probabilities",),
     ),

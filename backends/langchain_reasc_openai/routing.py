@@ -9,7 +9,8 @@ import json
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Any, Final, TypeVar
 
@@ -30,6 +31,9 @@ _PATIENCE: Final = 3
 
 _LOOK: Final = 0.02
 """Seconds after which a request looks again whether another request's trial of a server has ended."""
+
+_INTRODUCED_WITHIN: Final = 1.0
+"""Seconds for which requests with a new key or model wait for news of the first of them."""
 
 _MOST_SCOPES: Final = 1024
 """The most scopes whose health a server remembers, because clients may invent models and keys."""
@@ -185,6 +189,19 @@ class Replica(Health):
 
 
 @dataclass(eq=False)
+class Introduction:
+    """The first request of a scope, after which others know whether its key and model are accepted.
+
+    Attributes:
+        settled: set once a server has begun to answer, or once the request has failed.
+        refusal: the error if its key or model was refused.
+    """
+
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+    refusal: Exception | None = None
+
+
+@dataclass(eq=False)
 class Attempt:
     """One request on one server, until :meth:`end`. It updates the server's load and health.
 
@@ -193,12 +210,14 @@ class Attempt:
         begun: the start, in seconds of the router's clock.
         responses: the number of responses that it asks for.
         scope: see :func:`scope_of`.
+        introduction: the scope's.
     """
 
     replica: Replica
     begun: float
     responses: int = 1
     scope: str = ""
+    introduction: Introduction | None = None
 
     def __post_init__(self) -> None:
         self.replica.in_flight += self.responses
@@ -207,6 +226,8 @@ class Attempt:
 
     def record_answer(self) -> None:
         """Record that the server answers, unless the request began before the server's last failure."""
+        if self.introduction is not None:
+            self.introduction.settled.set()
         for health in self.replica.healths(self.scope):
             if self.begun >= health.sidelined_at:
                 health.recover(self)
@@ -256,6 +277,37 @@ class Router:
             clock: returns seconds that never go back.
         """
         self.replicas, self.clock, self._burst = tuple(replicas), clock, burst
+        self.introductions: dict[str, Introduction] = {}
+
+    @asynccontextmanager
+    async def introduced(self, scope: str) -> AsyncIterator[Introduction]:
+        """Let one request of a scope go first, until a server has answered one. The others wait for a moment.
+
+        Raises:
+            Exception: the first request's error, if its key or model was refused.
+        """
+        introduction = self.introductions.get(scope)
+        if introduction is not None:
+            if not introduction.settled.is_set():
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(introduction.settled.wait(), _INTRODUCED_WITHIN)
+            if introduction.refusal is not None:
+                raise introduction.refusal
+            yield introduction
+            return
+        introduction = self.introductions[scope] = Introduction()
+        if len(self.introductions) > _MOST_SCOPES:
+            del self.introductions[next(iter(self.introductions))]
+        try:
+            yield introduction
+        except BaseException as error:
+            if not introduction.settled.is_set():  # the next request goes first again
+                self.introductions.pop(scope, None)
+                if isinstance(error, Exception) and fault_of(error) is Fault.REFUSED:
+                    introduction.refusal = error
+            raise
+        finally:
+            introduction.settled.set()
 
     def choose(self, key: str | None, tried: Collection[Replica] = (), scope: str = "") -> Replica | None:
         """Return the server for a request, or None while all servers rest, or are tried by another request.
@@ -327,6 +379,7 @@ class Attempts:
     scope: str = ""
     _tried: set[Replica] = field(default_factory=set, init=False)
     _error: Exception | None = field(default=None, init=False)
+    _introduction: Introduction | None = field(default=None, init=False)
 
     async def run(self, call: Callable[[Attempt], Awaitable[T]], *, deadline: float | None = None) -> T:
         """Repeat ``call`` until it returns.
@@ -341,7 +394,7 @@ class Attempts:
         """
         scope, begun = asyncio.timeout_at(deadline), time.monotonic()
         try:
-            async with scope:
+            async with scope, self.router.introduced(self.scope) as self._introduction:
                 return await self._repeated(call)
         except Exception as error:
             if isinstance(error, TimeoutError) and scope.expired():
@@ -373,7 +426,8 @@ class Attempts:
         if self.rate_limiter is not None and not self.prepaid:
             await self.rate_limiter.aacquire()
         self.prepaid = False
-        attempt = Attempt(await self._replica(), self.router.clock(), self.responses, self.scope)
+        replica = await self._replica()
+        attempt = Attempt(replica, self.router.clock(), self.responses, self.scope, self._introduction)
         try:
             answer = await call(attempt)
         except Exception as error:

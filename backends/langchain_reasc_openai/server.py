@@ -27,6 +27,7 @@ from langchain_reasc_openai.presets import PRESETS, Preset, preset_of_host
 
 _SHOWN = 300  # characters of a server's own message
 _LARGEST: Final = 10_000_000  # bytes of an answer, unpacked
+_PATHS: Final = ("/chat/completions", "/completions", "/responses")
 _BUSY = (408, 429, 502, 503, 504)
 _OWNERS: Final = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llama-server", "library": "ollama"}
 """``owned_by`` in the list of models -> preset."""
@@ -46,11 +47,17 @@ def base_url(given: str) -> str:
     """Return the address of the API: without a slash at the end, and with ``/v1`` if it has no path.
 
     Raises:
-        ConfigurationError: the address is not an http(s) address, or holds a password or a query.
+        ConfigurationError: the address is not an http(s) address, holds a password or a query, or names one path of
+            the API.
     """
     url = given.strip().rstrip("/")
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        httpx.URL(url)
+    except (ValueError, httpx.InvalidURL):  # of a port or a bracket
+        is_address = False
+    if not is_address:
         raise ConfigurationError(f"a base URL looks like http://localhost:8000/v1, got {_without_secrets(given)!r}")
     if parts.username or parts.password:
         raise ConfigurationError(
@@ -61,6 +68,9 @@ def base_url(given: str) -> str:
         raise ConfigurationError(
             f"the base URL {_without_secrets(given)!r} ends in a query or fragment; put a query into default_query"
         )
+    for path in _PATHS:
+        if url.endswith(path):
+            raise ConfigurationError(f"the base URL {url!r} ends in {path}; give {url.removesuffix(path)!r}")
     return url if parts.path else f"{url}/v1"
 
 
@@ -80,14 +90,17 @@ def check_header(name: str, value: str) -> None:
     """Check that a header can carry a value. The error does not quote the value, which may be a key.
 
     Raises:
-        ConfigurationError: the value is not ASCII.
+        ConfigurationError: the value is not ASCII, has white space at an end or control characters, or is an empty key.
     """
-    if not value.isascii():
-        at = next(at for at, letter in enumerate(value, 1) if not letter.isascii())
+    wrong = next((at for at, letter in enumerate(value, 1) if not (letter.isascii() and letter.isprintable())), None)
+    if wrong is not None:
+        kind = "a control character, such as a line break" if value[wrong - 1].isascii() else "not ASCII"
         raise ConfigurationError(
-            f"{name} has a letter that is not ASCII (letter {at} of {len(value)}), which an HTTP header cannot carry; "
+            f"{name} has a letter that is {kind} (letter {wrong} of {len(value)}), which an HTTP header cannot carry; "
             "copy it again"
         )
+    if name == "api_key" and not value.strip():
+        raise ConfigurationError("api_key is empty; give a key, or leave it out for a server without keys")
 
 
 def _without_secrets(given: str) -> str:
@@ -150,7 +163,7 @@ class Server(Closing):
         proxy: str | None = None,
     ) -> None:
         self.url, self._key, self._timeout = url, api_key, timeout
-        if api_key:
+        if api_key is not None:
             check_header("api_key", api_key.get_secret_value())
         key = {"Authorization": f"Bearer {api_key.get_secret_value()}"} if api_key else {}
         self._client = httpx.Client(

@@ -20,8 +20,9 @@ Ended = tuple[int, AIMessage | FailedSample]
 
 
 def model_at(*urls: str, **fields: Any) -> ChatOpenAICompatible:
-    given: dict[str, Any] = {"logprobs": True, "top_logprobs": 2, "timeout": 10.0, "retry": FAST, **fields}
-    return ChatOpenAICompatible(base_url=urls, model="loopback", api_key="sk-loopback", preset="vllm", **given)
+    given: dict[str, Any] = {"logprobs": True, "top_logprobs": 2, "timeout": 10.0, "retry": FAST}
+    given |= {"api_key": "sk-loopback", **fields}
+    return ChatOpenAICompatible(base_url=urls, model="loopback", preset="vllm", **given)
 
 
 @contextmanager
@@ -122,6 +123,9 @@ class Face:
 
     def solve(self, reasc: Any, given: Any) -> Any:
         return self._call(reasc, "solve", given)
+
+    def batch(self, model: Any, given: Any) -> Any:
+        return self._call(model, "batch", given)
 
     def capabilities(self, model: Any) -> Any:
         return self._call(model, "capabilities")

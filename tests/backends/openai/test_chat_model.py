@@ -310,6 +310,25 @@ def test_no_key_is_sent_where_none_was_given(
     assert not [headers for headers in fake.headers if "hush" in str(headers)]
 
 
+@pytest.mark.parametrize("variable", ["OPENAI_BASE_URL", "OPENAI_API_BASE"])
+def test_openais_preset_asks_the_gateway_in_the_environment_with_its_key(
+    fake: Fake, face: Face, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, fake.url)
+    with pytest.raises(ConfigurationError, match="OPENAI_API_KEY"):
+        ChatOpenAICompatible(model="tiny", preset="openai")
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with ChatOpenAICompatible(model="tiny", preset="openai") as model:
+        face.invoke(model, "Hi")
+        face.stream(model, "Hi")
+        assert pickle.loads(pickle.dumps(model)).base_urls == (fake.url,)
+    assert [headers["authorization"] for headers in fake.headers] == [f"Bearer {KEY}"] * 2
+    assert ChatOpenAI(model="tiny").root_client.base_url == f"{fake.url}/", "as in langchain-openai"
+    with serving(vllm()) as other, model_of(other, preset="openai") as given:
+        face.invoke(given, "Hi")
+        assert not [headers for headers in other.headers if KEY in str(headers)], "an address that was given"
+
+
 def test_openais_own_key_is_for_openai_alone(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigurationError, match=r"OPENAI_API_KEY.*api_key"):
         ChatOpenAICompatible(model="gpt-4o-mini", preset="openai")

@@ -14,10 +14,12 @@ from langchain_core import exceptions as core
 from langchain_reasc_openai import RetryPolicy, probe
 from langchain_reasc_openai.errors import Fault, causes, classified, fault_of, retry_after
 from pydantic import SecretStr, TypeAdapter, ValidationError
+from servers import fake_server
+from servers.exchange import JSON, Exchange
 
 from backends.openai.conftest import model_of
 from backends.openai.fake_server import Fake, serving, vllm
-from backends.openai.loopback import Face
+from backends.openai.loopback import Face, model_at
 from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, ModelClosedError, SamplingError, ServerError
 
@@ -145,6 +147,49 @@ def test_a_key_that_no_header_can_carry_is_refused_unquoted(fake: Fake, make: An
     with pytest.raises(ConfigurationError, match="not ASCII") as raised:
         make(fake)
     assert "secret" not in held(raised.value)
+
+
+@pytest.mark.parametrize("key", ["", "  ", "sk-kept-secret\n", "sk-\x00kept-secret"])
+@pytest.mark.parametrize("wrapped", [str, SecretStr])
+def test_so_is_an_empty_or_broken_one(fake: Fake, key: str, wrapped: Any) -> None:
+    for make in (lambda: model_of(fake, api_key=wrapped(key)), lambda: probe(fake.url, api_key=SecretStr(key))):
+        with pytest.raises(ConfigurationError, match="api_key") as raised:
+            make()
+        assert "secret" not in held(raised.value)
+
+
+QUOTED = "sk-kept-secret"
+REPLIES: dict[str, Any] = {
+    "an error": {"error": {"message": f"no such key: {QUOTED}", "code": 429}},
+    "a text as the error": {"error": f"no such key: {QUOTED}"},
+    "no choices": {"message": QUOTED},
+    "choices of null": {"choices": None, "message": QUOTED},
+    "wrong choices": {"choices": {QUOTED: 1}},
+    "a text as a choice": {"choices": [QUOTED]},
+    "a list": [QUOTED],
+    "a text": QUOTED,
+    "a page": f"<html>{QUOTED}</html>",
+}
+
+
+@pytest.mark.parametrize("call", ["invoke", "stream", "sample"])
+@pytest.mark.parametrize("reply", REPLIES)
+def test_a_reply_of_status_200_that_is_none_is_an_error_of_ours_or_openais_without_the_key(
+    face: Face, reply: str, call: str
+) -> None:
+    async def answer(exchange: Exchange) -> None:
+        kind = "text/html" if reply == "a page" else JSON
+        body = json.dumps(REPLIES[reply]) if reply == "a text" else REPLIES[reply]
+        await exchange.reply(200, body, content_type=kind)
+
+    with fake_server.serving(answer) as served:
+        model = model_at(served.url, api_key=QUOTED, max_retries=0, retry=None)
+        with model, pytest.raises((SamplingError, openai.APIError)) as raised:
+            if call != "sample":
+                getattr(face, call)(model, "Hello")
+            [(_, failed)] = face.sample(model, "Hello", n=1)
+            raise failed.error
+    assert QUOTED not in held(raised.value)
 
 
 @pytest.mark.parametrize("call", ["invoke", "stream", "sample"])

@@ -409,6 +409,13 @@ def test_addresses_are_brought_into_one_form(given: str, url: str) -> None:
         ("http://me:hush-hush@host/v1", "user name"),
         ("http://host/v1?key=hush-hush", "ends in a query"),
         ("me:hush-hush@host", "looks like"),
+        ("http://me:hush-hush@host:port/v1", "looks like"),
+        *((f"http://{host}/v1", "looks like") for host in ("host:99999", "host:x", "host:-1", "[::1", "::1]", "[x]")),
+        *(
+            (f"http://host/v1{path}{end}", "'http://host/v1'")
+            for path in ("/chat/completions", "/completions", "/responses")
+            for end in ("", "/")
+        ),
     ],
 )
 def test_a_wrong_address_is_refused_without_showing_secrets(given: str, complaint: str) -> None:

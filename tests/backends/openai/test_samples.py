@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 from langchain_core.messages import AIMessage
 from langchain_reasc_openai import RetryPolicy
@@ -36,6 +37,7 @@ from backends.openai.loopback import (
     serving,
     silent,
 )
+from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, ModelClosedError, SamplingError
 from langchain_reasc.models import FailedSample, read_signals
 
@@ -432,3 +434,57 @@ def test_samples_of_a_raw_request_share_its_json() -> None:
 def test_any_value_is_sent_as_it_is(text: str, number: Any) -> None:
     body = {"messages": [{"role": "user", "content": text}], text: number}
     assert json.loads(RawRequest(body).encoded(body)) == body
+
+
+@pytest.mark.parametrize("call", ["solve", "sample", "batch"])
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_wrong_key_or_model_costs_a_question_one_request(face: Face, status: int, call: str) -> None:
+    async def answer(exchange: Exchange) -> None:
+        await asyncio.sleep(0.1)
+        await exchange.refuse(status)
+
+    script = Script(answer)
+    with serving(script) as url, pool_of(url) as model:
+        for question in (1, 2):
+            with pytest.raises((SamplingError, openai.APIStatusError)) as raised:
+                if call == "solve":
+                    face.solve(ReASCRunnable(model=model), "q")
+                elif call == "batch":
+                    face.batch(model, ["q"] * 4)
+                else:
+                    errors = [sample.error for _, sample in face.sample(model, n=4)]
+                    assert len(errors) == 4
+                    raise errors[-1]
+            assert "status_code" not in vars(raised.value) or raised.value.status_code == status
+            assert len(script.requests) == question
+
+
+def test_the_other_samples_begin_with_the_first_word_of_the_first_one_and_later_all_at_once(face: Face) -> None:
+    async def slow(exchange: Exchange) -> None:
+        await asyncio.sleep(0.3)
+        await exchange.token("forty ")
+        await asyncio.sleep(1.0)
+        await exchange.finish()
+
+    script = Script(slow)
+    with serving(script) as url, pool_of(url) as model:
+        assert len(face.sample(model, n=4)) == 4
+        assert len(face.sample(model, n=4)) == 4
+    first, *others = [at - script.times[0] for at in script.times[:4]]
+    assert first == 0 and min(others) >= 0.3 and max(others) < 0.9, "not after the whole response"
+    assert max(script.times[4:]) - min(script.times[4:]) < 0.25
+
+
+def test_a_first_request_that_is_silent_keeps_the_others_for_a_moment(face: Face) -> None:
+    script = Script(silent, says("forty two"))
+    with serving(script) as url, pool_of(url, timeout=5.0, retry=RetryPolicy(attempts=1)) as model:
+        ended = face.sample(model, n=3)
+    assert sorted(isinstance(sample, FailedSample) for _, sample in ended) == [False, False, True]
+    assert 0.9 <= script.times[1] - script.times[0] < 3
+
+
+def test_a_first_request_that_fails_otherwise_refuses_no_other(face: Face) -> None:
+    script = Script(refuses(400), says("forty two"))
+    with serving(script) as url, pool_of(url) as model:
+        ended = face.sample(model, n=3)
+    assert sorted(isinstance(sample, FailedSample) for _, sample in ended) == [False, False, True]
