@@ -183,8 +183,11 @@ def _remark_notices(model: Any) -> None:
         remark(notice)
 
 
-def save(calibration: "Calibration", out: Path) -> None:
-    """Write a calibration, and print what it will do, what to do next, and what was measured."""
+def save(calibration: "Calibration", out: Path, *, asked_by: str = "") -> None:
+    """Write a calibration, and print what it will do, what to do next, and what was measured.
+
+    ``asked_by`` is the command that asks the model, if another one than this.
+    """
     from langchain_reasc.calibration import save_calibration
     from langchain_reasc.calibration.summary import describe_calibration
 
@@ -192,5 +195,5 @@ def save(calibration: "Calibration", out: Path) -> None:
     save_calibration(calibration, out)
     beside, to = (" --escalate-to ...", ", escalate_to=...") if calibration.escalation else ("", "")
     described = describe_calibration(calibration).lines(f"reasc ask --calibration {out}{beside}")
-    print_lines(map(in_options, described))
+    print_lines(in_options(line, asked_by) for line in described)
     remark(f'wrote {out}, also for ReASCRunnable(calibration="{out}", model=...{to})')

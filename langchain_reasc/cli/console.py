@@ -33,7 +33,7 @@ _OPTIONS: Final[dict[str, str | Callable[[re.Match[str]], str]]] = {
     r"allow_fingerprint_mismatch=True": "--allow-mismatch",
     r"rename the field, or name it with read_questions\(\.\.\., (\w+)_field=\.\.\.\)": r"name it with --\1-field",
     r"question_field and answer_field": "--question-field and --answer-field",
-    r"pass calibration=None to count votes": "count votes with --calibration none",
+    r"pass calibration=None to count votes": "count votes with `reasc ask --calibration none`",
     r"on_missing_confidence='count'": "--calibration none",
     r"a model that returns no logprobs can state its confidence \(ask_confidence=True\)": "`reasc probe URL` shows "
     "whether a server gives any",
@@ -47,6 +47,7 @@ _OPTIONS: Final[dict[str, str | Callable[[re.Match[str]], str]]] = {
     r"pass chat_template='\.\.\.' \(Jinja\)": "give one with --chat-template FILE",
 }
 """Arguments of Python in the library's messages -> options of the commands."""
+_ASKING: Final = re.compile(r"(?<![\w-])--(?:answer|answer-field|max-samples|max-tokens)\b(?!-)")
 _ASCII: Final = str.maketrans(
     {"Δ": "Delta", "±": "+-", "−": "-", "–": "-", "—": "-", "…": "...", "≥": ">=", "≤": "<=", "½": "1/2", "×": "x"}
     | {"μ": "mu", "σ": "sigma", "τ": "tau", "λ": "lambda", "’": "'", "‘": "'", "“": '"', "”": '"', "•": "*", "→": "->"}
@@ -73,10 +74,18 @@ def secret_in(variable: str) -> "SecretStr":
     return SecretStr(value)
 
 
-def in_options(text: str) -> str:
-    """Replace arguments of Python in a message by options of the commands, and hide secrets."""
+def in_options(text: str, asked_by: str = "") -> str:
+    """Replace arguments of Python in a message by options of the commands, and hide secrets.
+
+    Args:
+        text: the message.
+        asked_by: the command that asks the model, if this one does not and so lacks the options of asking.
+    """
     for argument, option in _OPTIONS.items():
         text = re.sub(argument, option, text)
+    if asked_by:
+        text = _ASKING.sub(rf"{asked_by} \g<0>", text)
+        text = text.replace("reasc record --max-samples", "reasc record --samples")
     for secret in _secrets:
         if len(secret) >= _SHORTEST_SECRET:
             text = text.replace(secret, "***")

@@ -48,7 +48,7 @@ def inspect(
     if as_json:
         print_json(held)
     else:
-        print_lines(map(in_options, lines))
+        print_lines(in_options(line, "reasc calibrate") for line in lines)
 
 
 def is_store(path: Path) -> bool:

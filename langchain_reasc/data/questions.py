@@ -21,7 +21,7 @@ class LabelledQuestion:
     Attributes:
         id: the question's name in the pool, from which the seeds of its samples are made.
         input: the question.
-        reference: the right answer.
+        reference: the right answer; empty if it is not known.
         accepted: other answers that are accepted.
     """
 
@@ -32,8 +32,8 @@ class LabelledQuestion:
 
     @property
     def references(self) -> tuple[str, ...]:
-        """The right answer, and others that are accepted."""
-        return (self.reference, *self.accepted)
+        """The right answer, and others that are accepted; none if it is not known."""
+        return (self.reference, *self.accepted) if self.reference else ()
 
 
 def read_questions(
@@ -107,6 +107,11 @@ def read_unlabelled(
         if len(questions) == limit:
             break
     return list(questions.items())
+
+
+def text_questions(source: Source, *, limit: int | None = None) -> list[LabelledQuestion]:
+    """Read a text with a question a line, whose right answers are not known; errors as :func:`read_unlabelled`."""
+    return [LabelledQuestion(_id_from_text(text), text, "") for text, _ in read_unlabelled(source, limit=limit)]
 
 
 def some_rows(

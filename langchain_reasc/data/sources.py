@@ -82,6 +82,11 @@ def is_text(source: str | os.PathLike[str]) -> bool:
     return not (name.startswith("hf:") or _kind(Path(name)) in _WITH_FIELDS or _generator(name))
 
 
+def is_called_text(source: str | os.PathLike[str]) -> bool:
+    """Return whether a source's name says that it is a text: it ends in .txt."""
+    return is_text(source) and _kind(Path(source)) in _TEXTS[:2]
+
+
 def text_rows(path: Path) -> Iterator[tuple[str, Row]]:
     """Yield each line of a text that is not blank, as the question of a row.
 

@@ -50,13 +50,17 @@ def calibrate(
     from langchain_reasc_lab.pools import calibrate_on_pool, read_pool
 
     keep_apart(out, pool)
-    measure, recorded = pool_measure(signal, score, window), read_pool(pool)
+    measure, recorded = pool_measure(signal, score, window), read_pool(pool, ungraded=True)
     chosen = sampled(recorded.questions, limit, seed)
-    if not any(question.responses[0].correct for question in chosen):
+    right = [question.responses[0].correct for question in chosen]
+    if not any(right) and any(one is not None for one in right):
         _remark_none_right(recorded, chosen)
+    if measure == "auto" and recorded.signals is None:
+        own = "; --signal recorded takes its own scores" if recorded.has_scores else ""
+        remark(f"{pool} has no token signals: calibrated by how answers agree, and no vote is weighed{own}")
     only = [question.id for question in chosen]
     calibration = calibrate_on_pool(recorded, measure, p_target=p_target, seed=seed, only=only)
-    save(calibration.as_in_paper() if method == "paper" else calibration, out)
+    save(calibration.as_in_paper() if method == "paper" else calibration, out, asked_by="reasc record")
 
 
 def _remark_none_right(pool: "Pool", questions: "Sequence[PoolQuestion]") -> None:

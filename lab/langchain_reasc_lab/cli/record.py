@@ -14,7 +14,7 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc_lab.cli.options import FormatOptions, PresetOptions
 
 if TYPE_CHECKING:
-    from langchain_reasc_lab.pools import Pool
+    from langchain_reasc_lab.pools import DrawnQuestion, Pool
 
 
 def record(
@@ -23,7 +23,7 @@ def record(
         typer.Argument(
             metavar="DATA",
             help="Questions with answers: .jsonl, .json, .csv, .tsv (or .gz of these), .parquet; last-letters:500, "
-            r"made from names; hf:OWNER/NAME\[:CONFIG]/SPLIT, from the Hugging Face Hub.",
+            r"made from names; hf:OWNER/NAME\[:CONFIG]/SPLIT, from the Hugging Face Hub. Or .txt, a question a line.",
         ),
     ],
     out: Annotated[
@@ -111,13 +111,41 @@ def record(
                 system=asking.system,
                 template=how.template,
                 workers=budget.limited(in_flight, workers),
-                on_drawn=budget.add,
+                on_drawn=_warning_at_first(budget.add),
                 on_question=budget.watch,
             )
             budget.check()
     if (grader := found.format.grader) in ("alias", "math"):  # more than spelling counts
         remark(f"answers to {found.format.name} are compared by {grader}: reasc grade {out} --grader {grader}")
+    if not any(question.references for question in found.questions):
+        adds = f"reasc grade {out} --grader exact --data FILE"
+        remark(f"{out} has no right answers: reasc pool calibrate {out} needs none, and {adds} adds them")
+        return
     remark(f"{out} is ready: reasc report {out} shows every method on it")
+
+
+def _warning_at_first(add: "Callable[[DrawnQuestion], None]") -> "Callable[[DrawnQuestion], None]":
+    """Return ``add`` with a remark, before the rest is paid for, if the first question has no log-probabilities."""
+    is_first = True
+
+    def add_drawn(drawn: "DrawnQuestion") -> None:
+        nonlocal is_first
+        if is_first and not any(response.reading for response in drawn.responses):
+            _remark_missing_logprobs()
+        is_first = False
+        add(drawn)
+
+    return add_drawn
+
+
+def _remark_missing_logprobs() -> None:
+    from langchain_reasc_lab.report import CONTENTS
+
+    lost = ", ".join(entry.name for entry in CONTENTS if not entry.by_votes)
+    remark(
+        "the responses come without log-probabilities, so no vote is weighed by confidence, and `reasc report` lacks "
+        f"{lost}; `reasc probe URL` shows whether a server gives any"
+    )
 
 
 def record_with_progress(

@@ -35,9 +35,9 @@ from itertools import chain, islice
 from typing import Final, Literal
 
 from langchain_reasc.data import LabelledQuestion
-from langchain_reasc.data.questions import Source, labelled_questions, some_rows
+from langchain_reasc.data.questions import Source, labelled_questions, some_rows, text_questions
 from langchain_reasc.data.rows import RowReader, accepted_answers, fields_reader, question_in, references_in
-from langchain_reasc.data.sources import Row
+from langchain_reasc.data.sources import Row, is_called_text
 from langchain_reasc.exceptions import ConfigurationError
 
 __all__ = ["FORMATS", "DataFormat", "DataSet", "Grader", "format_of", "read_data_set"]
@@ -91,7 +91,7 @@ def read_data_set(
     """Read questions as :func:`langchain_reasc.data.read_questions` does, and those of published data sets.
 
     Args:
-        source: see there.
+        source: see there; or a ``.txt`` with a question a line, whose right answers are not known.
         format: a data set; ``"auto"`` recognizes it by the fields of the first row; ``"any"`` looks for the usual names
             of fields.
         question_field: the field of the question; with it or the next, ``"auto"`` means ``"any"``.
@@ -101,6 +101,10 @@ def read_data_set(
     Raises:
         ConfigurationError: the same as there, an unknown format, or fields beside a format that settles them.
     """
+    if is_called_text(source):
+        if named := question_field or answer_field or (format if format not in ("auto", "any") else None):
+            raise ConfigurationError(f"{source} is a text with a question a line, and has no {named!r}")
+        return DataSet(text_questions(source, limit=limit), format_of("any", {}))
     rows = some_rows(source, question_field, answer_field)
     first = next(rows)
     chosen = format_of(format, first[1], question_field=question_field, answer_field=answer_field)

@@ -309,8 +309,7 @@ def calibrate_offline_on(
     if not explained:
         return calibration
     drawn = [pool.questions[question].responses[number] for question, some in numbers.items() for number in some]
-    cut_off = sum(one.answer is None and one.cut_off for one in drawn) / len(drawn)
-    return with_expectation(calibration, rows, measures, budget=DEFAULT_BUDGET, cut_off=cut_off)
+    return with_expectation(calibration, rows, measures, budget=DEFAULT_BUDGET, cut_off=_cut_off_share(drawn))
 
 
 def _observation(
@@ -319,10 +318,11 @@ def _observation(
     """Return these responses to a question, with their labels and their scores by each measure."""
     votes = joined([scores.response(question, number, None) for number in numbers])
     responses = [pool.questions[question].responses[number] for number in numbers]
+    is_labelled = any(one.correct is not None for one in responses)
     return Observation(
         numbered([vote.answer for vote in votes]),
-        np.array([values[question, list(numbers)] for values in arrays]),
-        right=tuple(bool(one.correct) for one in responses),
+        np.array([values[question, list(numbers)] for values in arrays]).reshape(len(arrays), len(numbers)),
+        right=tuple(bool(one.correct) for one in responses) if is_labelled else (),
     )
 
 
@@ -349,7 +349,8 @@ def calibrate_on_pool(
 
     Args:
         pool: recorded responses.
-        spec: the measure; ``"auto"`` chooses it, or where too few are right, or wrong, takes the paper's score.
+        spec: the measure; ``"auto"`` chooses it, or where too few are right, or wrong, takes the paper's score. In a
+            pool without token signals it learns how answers agree, and weighs no vote.
         p_target: accuracy asked of what the gate accepts.
         seed: the seed of the folds.
         only: ids of the questions to calibrate on, in the order in which they are put into folds, whatever their order
@@ -367,6 +368,8 @@ def calibrate_on_pool(
     scores = PoolScores(pool)
     places = {question.id: at for at, question in enumerate(pool.questions)}
     chosen = [(places[id], pool.questions[places[id]].responses) for id in only or places if id in places]
+    if spec == "auto" and not scores.signals:
+        return _calibrate_by_agreement(pool, scores, chosen, seed)
     if spec == "auto" and not can_be_compared([bool(responses[0].correct) for _, responses in chosen]):
         spec = default_measure(scores.signals)
     return calibrate_offline_on(
@@ -379,6 +382,19 @@ def calibrate_on_pool(
         p_target=p_target,
         seed=seed,
     )
+
+
+def _calibrate_by_agreement(
+    pool: Pool, scores: PoolScores, chosen: Sequence[tuple[int, Sequence[PoolResponse]]], seed: int
+) -> Calibration:
+    rows = [_observation(pool, scores, at, range(len(responses)), ()) for at, responses in chosen]
+    calibration = fit(rows, fingerprint=_provenance(pool, Measure())["fingerprint"], seed=seed)
+    cut_off = _cut_off_share([response for _, responses in chosen for response in responses])
+    return with_expectation(calibration, rows, (), budget=DEFAULT_BUDGET, cut_off=cut_off)
+
+
+def _cut_off_share(responses: Sequence[PoolResponse]) -> float:
+    return sum(one.answer is None and one.cut_off for one in responses) / len(responses)
 
 
 def _recorded_measure(pool: Pool) -> Measure | None:

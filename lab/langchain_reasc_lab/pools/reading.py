@@ -32,7 +32,7 @@ _SHOWN: Final = 3
 _LONGEST: Final = 40  # characters of an answer in a note
 
 
-def read_pool(path: str | os.PathLike[str], *, labelled: Collection[str] = ()) -> Pool:
+def read_pool(path: str | os.PathLike[str], *, labelled: Collection[str] = (), ungraded: bool = False) -> Pool:
     """Read and validate a pool, with notes on it. Where other extraction rules found its answers, find them again.
 
     What decisions need is read, question by question; texts and token signals stay in the file, which must stay where
@@ -42,6 +42,7 @@ def read_pool(path: str | os.PathLike[str], *, labelled: Collection[str] = ()) -
         path: the pool.
         labelled: ids of questions whose right answers come from elsewhere: they are kept, and count as wrong until
             then.
+        ungraded: whether to keep all questions, ungraded, if none can be graded, in place of an error.
 
     Raises:
         PoolError: the file is missing, damaged, unreadable or from a later version, holds no question that can be
@@ -54,8 +55,13 @@ def read_pool(path: str | os.PathLike[str], *, labelled: Collection[str] = ()) -
         for one in pool.questions
         if one.id in labelled or one.references or any(given.correct is not None for given in one.responses)
     ]
+    if not known and ungraded:
+        return pool
     if not known:
-        raise PoolError(f"{pool.path} has no question with a reference or a verdict, so nothing in it can be graded")
+        raise PoolError(
+            f"{pool.path} has no question with a reference or a verdict, so nothing in it can be graded; `reasc grade` "
+            "with --data adds right answers"
+        )
     notes = pool.notes
     if left_out := len(pool.questions) - len(known):
         notes += (

@@ -83,8 +83,8 @@ def record_pool(
 
     Args:
         model: a chat model; a local one is given all samples of a question at once.
-        questions: those to record, with reference answers. One that does not fit the model's context is left out, with
-            a notice.
+        questions: those to record, with reference answers where they are known. One that does not fit the model's
+            context is left out, with a notice.
         path: the pool, an SQLite file; see :mod:`.store`.
         samples: responses per question.
         answer: where the answer is in a response, see :func:`langchain_reasc.answers.extractor`. It is called a few
@@ -142,7 +142,7 @@ def record_pool(
                 f"none of the {len(questions)} questions fits the model's context: {too_long[0]}"
             )
         on_notice(f"{len(too_long)} of {len(questions)} questions do not fit the model's context and were left out")
-    pool = read_pool(target)
+    pool = read_pool(target, ungraded=True)
     _notify_unanswered(pool, questions, on_notice)
     return pool
 
@@ -373,7 +373,7 @@ def _notify_found_again(pool: Pool, found: Pool, metadata: Mapping[str, Any], no
 
 def _changed_labels(pool: Pool, questions: Sequence[LabelledQuestion]) -> dict[str, tuple[str, ...]]:
     """Return id -> accepted answers, for the questions with other labels than in the pool."""
-    labels = {one.id: one.references for one in questions}
+    labels = {one.id: one.references for one in questions if one.references}
     given = ((held, labels.get(held.id, held.references)) for held in pool.questions)
     return {held.id: label for held, label in given if set(map(written, label)) != set(map(written, held.references))}
 

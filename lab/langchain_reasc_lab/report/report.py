@@ -21,6 +21,7 @@ class Entry:
         make: makes its table of all studies, one for each pool; or of one study, if each pool has a figure.
         paper: its place in the paper, such as ``"Table 2"``; empty if it is not in the paper.
         each_pool: whether each pool has a figure.
+        by_votes: whether answers suffice, and no log-probabilities are needed.
     """
 
     name: str
@@ -28,22 +29,25 @@ class Entry:
     make: Callable[[Any], Table]
     paper: str = ""
     each_pool: bool = False
+    by_votes: bool = False
 
 
-def _figure(name: str, title: str, make: Callable[[Study], Table], paper: str = "") -> Entry:
-    return Entry(name, title, make, paper, each_pool=True)
+def _figure(name: str, title: str, make: Callable[[Study], Table], paper: str = "", *, by_votes: bool = False) -> Entry:
+    return Entry(name, title, make, paper, each_pool=True, by_votes=by_votes)
 
 
 CONTENTS: Final = (
-    Entry("main", "Main comparison", comparisons.main, "Tables 1 and 12"),
-    _figure("tradeoff", "Accuracy against tokens", figures.tradeoff),
+    Entry("main", "Main comparison", comparisons.main, "Tables 1 and 12", by_votes=True),
+    _figure("tradeoff", "Accuracy against tokens", figures.tradeoff, by_votes=True),
     Entry("stage1", "Stage 1: what the gate accepts, and how much is right", comparisons.stage1, "Table 2, Figure 4"),
     Entry("stage2", "Stage 2: the questions that the gate does not accept", comparisons.stage2, "Table 3"),
     Entry("ablation", "Ablation: each stage alone", comparisons.ablation, "Table 4"),
     Entry("controls", "Controls: what else the same responses could have given", comparisons.controls),
-    Entry("intervals", "Accuracy with its interval, resampled and exact", comparisons.intervals, "Table 10"),
+    Entry(
+        "intervals", "Accuracy with its interval, resampled and exact", comparisons.intervals, "Table 10", by_votes=True
+    ),
     _figure("risk", "Wrong answers where the unlikely ones are left out", figures.risk),
-    Entry("batched", "Time: ReASC in batches, beside ASC and ESC", batched.batched, "Table 14"),
+    Entry("batched", "Time: ReASC in batches, beside ASC and ESC", batched.batched, "Table 14", by_votes=True),
     _figure("posteriors", "The posterior of one question, response by response", figures.posteriors, "Figure 5"),
     Entry("mappings", "From score to weight", sensitivity.mappings, "Table 7"),
     Entry("p_target", "The accuracy asked of the gate", sensitivity.p_target, "Table 11"),

@@ -82,7 +82,7 @@ def test_calibrate_shows_a_wrong_extractor_or_label_beside_the_answers(tmp_path:
     assert "6 first responses" in shown.stderr
     assert shown.stderr.count("label '7', answer '4'") == 3
     assert "Gate         closed" in shown.stdout
-    assert "answer '4'" in reasc(*arguments, "auto", code=1).stderr
+    assert "answer '4'" in reasc(*arguments, "auto").stderr
 
 
 @pytest.mark.full
@@ -123,3 +123,15 @@ def test_scores_of_unknown_making_are_not_calibrated_on(tmp_path: Path) -> None:
     result = reasc("pool", "calibrate", path, "--signal", "recorded", "--out", tmp_path / "c.json", code=1)
     assert "does not say how its scores were made" in result.stderr
     assert not (tmp_path / "c.json").exists()
+
+
+@pytest.mark.parametrize("scores", [False, True])
+def test_a_pool_without_signals_is_calibrated_by_how_answers_agree(tmp_path: Path, scores: bool) -> None:
+    path = write_pool(tmp_path / "pool.sqlite", 40, 6, signals=False, scores=scores)
+    told = reasc("pool", "calibrate", path, "--out", tmp_path / "c.json").stderr
+    calibration = load_calibration(tmp_path / "c.json")
+    assert calibration.method == "consensus" and calibration.measure is None and calibration.by_agreement
+    assert calibration.p_correct is not None and calibration.expected is not None
+    assert f"{path} has no token signals" in told and ("--signal recorded" in told) is scores
+    refused = reasc("pool", "calibrate", path, "--signal", "top_k", "--out", tmp_path / "d.json", code=1).stderr
+    assert "'top_k'" in refused and not (tmp_path / "d.json").exists()

@@ -1,5 +1,7 @@
 """How many tokens a recording is expected to take, may take, and has taken, as the command tells it."""
 
+import gzip
+import re
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -8,10 +10,12 @@ import pytest
 from cli.interrupted import held, interrupted
 from cli.test_commands import reasc
 from langchain_reasc_lab.cli.budget import Budget
-from langchain_reasc_lab.pools import DrawnQuestion, DrawnResponse, Message, PoolResponse, read_pool
+from langchain_reasc_lab.pools import DrawnQuestion, DrawnResponse, Message, PoolResponse, read_pool, read_ungraded
+from langchain_reasc_lab.report import CONTENTS
 from typer.testing import Result
 
 from lab.pools.synthetic import write_lines
+from langchain_reasc.calibration import load_calibration
 from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.exceptions import ConfigurationError
 
@@ -135,3 +139,43 @@ def test_ctrl_c_in_the_middle_tells_what_was_spent_and_goes_on(data: Path) -> No
     assert "interrupted" in told and f"Drawn      {2 * kept} responses in " in told and 2 <= kept < 10
     reasc(*command, "seconds=0")
     assert held(out) == 10
+
+
+def test_a_text_with_a_question_a_line_is_recorded_and_calibrated_on(tmp_path: Path) -> None:
+    data = tmp_path / "questions.txt"
+    data.write_text("".join(f"How many are {at} and {at}?\n" for at in range(20)) + "\nHow many are 1 and 1?\n")
+    told = record(data, "--seed", 3).stderr
+    pool = tmp_path / "p.sqlite"
+    assert f"reasc pool calibrate {pool}" in told and f"reasc grade {pool}" in told
+    stored = read_ungraded(pool)
+    assert len(stored.questions) == 20 and not any(question.references for question in stored.questions)
+    told = reasc("pool", "calibrate", pool, "--out", tmp_path / "c.json").stderr
+    calibration = load_calibration(tmp_path / "c.json")
+    assert calibration.method == "consensus" and calibration.measure is None and calibration.p_correct is None
+    assert f"{pool} has no token signals" in told
+    labels = write_lines(tmp_path / "labels.jsonl", {"question": "How many are 1 and 1?", "answer": "5"})
+    assert "reasc grade" in reasc("report", pool, code=1).stderr
+    reasc("grade", pool, "--grader", "exact", "--data", labels)
+    record(data, "--seed", 3, "--samples", 3)
+    [labelled] = read_pool(pool).questions
+    assert labelled.references == ("5",), "a text does not take labels away"
+    assert "question_field" not in record(data, "--question-field", "q", code=1).stderr
+
+
+@pytest.mark.parametrize("name", ["q.text", "q.txt.gz"])
+def test_other_names_of_texts(tmp_path: Path, name: str) -> None:
+    text = b"one?\ntwo?\n"
+    (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    assert "To draw    4 responses to 2 questions" in record(tmp_path / name, "--dry-run", "--max-tokens", 9).stdout
+    for option in (("--format", "gsm8k"), ("--answer-field", "a")):
+        refused = record(tmp_path / name, *option, code=1).stderr
+        assert name in refused and option[1] in refused
+
+
+def test_missing_logprobs_are_told_after_the_first_question_with_the_tables_that_they_cost(data: Path) -> None:
+    lines = record(data).stderr.splitlines()
+    [at] = [at for at, line in enumerate(lines) if "log-probabilities" in line]
+    assert at < next(at for at, line in enumerate(lines) if line.startswith("After 3 questions"))
+    lost = {entry.name for entry in CONTENTS if not entry.by_votes}
+    assert lost <= set(re.findall(r"\w+", lines[at])) and "stage1" in lost
+    assert "log-probabilities" not in record(data, "--samples", 2).stderr, "nothing was drawn"

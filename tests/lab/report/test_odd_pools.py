@@ -100,3 +100,9 @@ def test_a_pool_without_scores_compares_the_methods_that_count(tmp_path: Path) -
     for name in set(TABLES) - COUNTING:
         with pytest.raises(PoolError, match="plain has neither scores nor token signals"):
             made(name, plain)
+
+
+def test_what_a_pool_without_log_probabilities_lacks_is_what_its_recording_foretells(tmp_path: Path) -> None:
+    path = write_pool(tmp_path / "a.sqlite", 60, signals=False)
+    report = make_report([study(path, None, size=16, shuffles=1, budget=8)])
+    assert [part.entry.by_votes for part in report.parts] == [bool(part.tables) for part in report.parts]
