@@ -40,6 +40,7 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing)
     _engine: Engine = PrivateAttr()
     _template: ChatTemplate = PrivateAttr()
     _marks: TemplateMarks = PrivateAttr()
+    _adapter_hashes: list[str] = PrivateAttr()
     _base_seed: int = PrivateAttr()
 
     @field_validator("model_path")
@@ -56,6 +57,8 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing)
         try:
             self._template, self._marks = self._load_template()
             self.call_options().sampling(self._engine.model.metadata)
+            used = [(Path(path), scale) for path, scale in self.adapters.items() if scale]
+            self._adapter_hashes = sorted(f"{file_sha256(path)}*{scale:g}" for path, scale in used)
         except BaseException:
             self._engine.close()
             raise
@@ -171,9 +174,8 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing)
     def _alterations(self) -> dict[str, float | int | str]:
         """Return the options that change the model's numbers."""
         found = altered_fields(self)
-        adapters = [f"{file_sha256(Path(path))}*{scale:g}" for path, scale in self.adapters.items() if scale]
-        if adapters:
-            found["lora"] = " ".join(sorted(adapters))
+        if self._adapter_hashes:
+            found["lora"] = " ".join(self._adapter_hashes)
         if self.kv_overrides:
             found["kv_overrides"] = json.dumps(self.kv_overrides, sort_keys=True)
         return found

@@ -38,6 +38,7 @@ class Grammar:
 
 
 _MOST_KEPT: Final = 64
+_LONGEST_TOKEN: Final = 1024  # bytes; llguidance panics at a longer one
 _STACK: Final = 128 << 20  # bytes of addresses; memory is used as far as the stack grows
 _starting: Final = threading.Lock()
 T = TypeVar("T")
@@ -142,6 +143,13 @@ class _Vocabulary:
         pieces = model.pieces()
         ends = [token for token, (_, ends) in enumerate(pieces) if ends]
         self.tokens = [piece or model.written(token) for token, (piece, _) in enumerate(pieces)]
+        for token, (piece, _) in enumerate(pieces):
+            most = _LONGEST_TOKEN if piece else _LONGEST_TOKEN - 1  # llguidance puts a byte before a control token
+            if len(self.tokens[token]) > most:
+                raise ConfigurationError(
+                    f"{model.path.name} cannot follow a grammar, and so has no tools or structured output: its token "
+                    f"{token} has {len(self.tokens[token]):,} bytes, and llguidance takes at most {most:,}"
+                )
         self.special_token_ids = [token for token, (piece, _) in enumerate(pieces) if not piece]
         if not ends:  # a token to end with that is never drawn
             ends = [len(pieces)]

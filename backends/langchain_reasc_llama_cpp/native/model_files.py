@@ -45,9 +45,16 @@ def _brief(error: Exception) -> str:
 
 
 def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal, computed once per path, size and modification time."""
-    status = path.stat()
-    return _sha256(path, status.st_size, status.st_mtime_ns)
+    """Return the SHA-256 of a file in hexadecimal, computed once per path, size and modification time.
+
+    Raises:
+        ModelFileError: the file was deleted, or cannot be read.
+    """
+    try:
+        status = path.stat()
+        return _sha256(path, status.st_size, status.st_mtime_ns)
+    except OSError as error:
+        raise ModelFileError(f"cannot read the model file {path}: {error.strerror or error}") from error
 
 
 @lru_cache(maxsize=64)

@@ -96,6 +96,7 @@ def _built_for(library: Any, name: str) -> bool:
 
 _PROGRAM: Final = Path(__file__).with_name("trial.py")
 _SECONDS: Final = 60.0
+_TOO_MUCH: Final = "a trial in a child process needed more memory than 1 GiB beside the size of the file"
 _DEADLY: Final = ("SIGILL", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGABRT")  # others, such as SIGKILL, have other causes
 _AMX_TYPES: Final = frozenset({2, 3, 8, 12, 13, 14, 23})
 """ggml types with AMX kernels (``qtype_has_amx_kernels``): Q4_0, Q4_1, Q8_0, Q4_K, Q5_K, Q6_K, IQ4_XS."""
@@ -259,7 +260,11 @@ def _judged(done: subprocess.CompletedProcess[bytes]) -> str:
     said = done.stdout.decode("utf-8", "replace").split()[-1:]
     if done.returncode == 0 and said in (["works"], ["differs"]):
         return "" if said == ["works"] else "a trial in a child process computed something else with them"
+    if done.returncode == 0 and said == ["memory"]:
+        return _TOO_MUCH
     died, last = _signal(done.returncode), done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+    if died in _DEADLY and last and "bad_alloc" in last[0]:
+        return _TOO_MUCH
     if died in _DEADLY:
         why = last[0].strip().rpartition("/")[2] if last else ""  # an assertion begins with the path of its source file
         return f"a trial in a child process died of {died}" + (f" ({why})" if why else "")

@@ -15,6 +15,7 @@ TOKENS = 64  # two tiles of rows, so that the tile kernels run, in more than one
 THREADS = 2
 Q4_0 = 2  # LLAMA_FTYPE_MOSTLY_Q4_0, whose embeddings are Q8_0
 OVERRIDE_TAGS = {bool: ("BOOL", "val_bool"), int: ("INT", "val_i64"), float: ("FLOAT", "val_f64")}
+SPARE_MEMORY = 1 << 30  # bytes that loading and using a file may take beside the file's own size
 FARTHEST = 0.05  # the largest difference, as a share of the logits' norm; working kernels differ by some thousandths
 
 
@@ -29,18 +30,20 @@ def main(site: str, model: str, folder: str, kernels: str) -> str:
             "any" runs whatever the model needs; then ``folder`` has overrides of the metadata (JSON) instead.
 
     Returns:
-        "works", or "differs" if two kernels give different logits.
+        "works", "differs" if two kernels give different logits, or "memory" if a file takes too much.
     """
     leave_no_core_file()
     sys.path.insert(0, site)
     import llama_cpp as llama
 
-    silence = llama.llama_log_callback(lambda level, text, data: None)
-    llama.llama_log_set(silence, None)
+    lines: list[bytes] = []
+    receive = llama.llama_log_callback(lambda level, text, data: lines.append(text or b""))
+    llama.llama_log_set(receive, None)
     llama.llama_backend_init()
     if kernels == "any":
+        limit_memory(Path(model).stat().st_size + SPARE_MEMORY)
         use(llama, model, json.loads(folder))
-        return "works"
+        return "memory" if b"bad_alloc" in b"".join(lines) else "works"
     quantised = Path(folder) / "quantised.gguf"
     options = llama.llama_model_quantize_default_params()
     options.ftype, options.nthread = Q4_0, 1
@@ -120,6 +123,18 @@ def leave_no_core_file() -> None:
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     except (ImportError, ValueError, OSError):
+        pass
+
+
+def limit_memory(more: int) -> None:
+    """Let this process take so many bytes more, where Linux counts them. Mapped files do not count."""
+    try:
+        import resource
+
+        fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        limit = int(fields["VmData"].split()[0]) * 1024 + more
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    except (ImportError, KeyError, ValueError, OSError):
         pass
 
 

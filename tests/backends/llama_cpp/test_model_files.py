@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import pickle
 import struct
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from langchain_reasc_llama_cpp.native import file_sha256, library, read_header
 from langchain_reasc_llama_cpp.native.bindings import load_library
 
 from backends.llama_cpp.faces import Face, output_tokens
+from backends.llama_cpp.test_lora import write_adapter
 from backends.llama_cpp.tiny_gguf import write_tiny_model
 from langchain_reasc.calibration import load_calibration
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch, MissingExtraError, ModelFileError
@@ -102,6 +104,47 @@ def test_a_model_that_cannot_be_used(tmp_path: Path, written: dict[str, Any], sa
     path = write_tiny_model(tmp_path / "odd.gguf", **written)
     with pytest.raises(ModelFileError, match=says):
         ChatLlamaCpp(model_path=path)
+
+
+@pytest.mark.full
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts the memory that a process takes")
+@pytest.mark.parametrize(
+    ("tokenizer", "overrides", "error"),
+    [
+        ("rwkv", None, ModelFileError),  # takes gigabytes to tokenize a text, and ends the process
+        ("no_vocab", {"llama.vocab_size": 1 << 27}, ConfigurationError),  # llama.cpp catches the failure
+    ],
+)
+def test_a_model_that_takes_far_more_memory_than_its_size(
+    tmp_path: Path, tokenizer: str, overrides: dict[str, Any] | None, error: type[Exception]
+) -> None:
+    import resource
+
+    def most() -> list[int]:
+        return [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]  # KiB
+
+    path, before = write_tiny_model(tmp_path / "odd.gguf", tokenizer=tokenizer), most()
+    with pytest.raises(error, match=r"memory than 1 GiB"):
+        ChatLlamaCpp(model_path=path, kv_overrides=overrides)
+    assert all(after <= max(earlier, 2 << 20) for earlier, after in zip(before, most(), strict=True))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["model", "adapter"])
+def test_a_file_that_was_deleted_since(tmp_path: Path, face: Face, kind: str) -> None:
+    path = write_tiny_model(tmp_path / "tiny.gguf")
+    adapter = write_adapter(tmp_path / "lora.gguf")
+    with ChatLlamaCpp(model_path=path, lora=adapter, max_tokens=2) as model:
+        gone, pickled = path if kind == "model" else adapter, pickle.dumps(model)
+        gone.unlink()
+        with pytest.raises(ModelFileError, match=gone.name):
+            pickle.loads(pickled)
+        if kind == "model":
+            with pytest.raises(ModelFileError, match=gone.name):
+                model.calibration_fingerprint()
+        else:
+            assert model.calibration_fingerprint()["sampling"]["lora"]  # hashed when it was loaded
+        assert face.invoke(model, "hi").usage_metadata  # what is loaded works on
 
 
 def test_what_can_be_used_all_the_same(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
 
+import gguf
 import pytest
 from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage
@@ -15,6 +16,7 @@ from pydantic import BaseModel, Field, field_validator
 
 from backends.llama_cpp.conftest import REAL_BY_GRAMMAR, real_options
 from backends.llama_cpp.faces import Face, merged
+from backends.llama_cpp.tiny_gguf import write_tiny_model
 from backends.llama_cpp.tool_models import HERMES
 from langchain_reasc.answers import ToolVotes, extractor, schemas_of, vote_of
 from langchain_reasc.answers.calls import REFUSED_CALLS
@@ -283,3 +285,19 @@ def test_parsers_read_what_other_models_say_too() -> None:
     with pytest.raises(OutputParserException, match="not valid JSON"):
         json_parser(Person).invoke(AIMessage("I would rather not."))
     assert tool_parser(Person, "Person").invoke(AIMessage("I would rather not.")) is None
+
+
+@pytest.mark.parametrize("is_tool", [False, True], ids=["schema", "tool"])
+@pytest.mark.parametrize(("kind", "most"), [(gguf.TokenType.NORMAL, 1024), (gguf.TokenType.CONTROL, 1023)])
+def test_a_token_too_long_for_a_grammar(
+    tmp_path: Path, face: Face, is_tool: bool, kind: gguf.TokenType, most: int
+) -> None:
+    options: dict[str, Any] = {"tools": [Person]} if is_tool else {"response_format": {"type": "json_object"}}
+    path = write_tiny_model(tmp_path / "long.gguf", words=["x" * (most + 1)], word_kind=kind)
+    with ChatLlamaCpp(model_path=path, max_tokens=3) as model:
+        with pytest.raises(ConfigurationError, match=rf"long\.gguf .*token 259 .*{most + 1:,} bytes"):
+            face.invoke(model, "Who?", **options)
+        assert face.invoke(model, "Who?").usage_metadata
+    path = write_tiny_model(tmp_path / "longest.gguf", words=["x" * most], word_kind=kind)
+    with ChatLlamaCpp(model_path=path, max_tokens=3) as model:
+        face.invoke(model, "Who?", **options)
