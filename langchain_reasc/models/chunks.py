@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, Final, TypeVar
 
 from langchain_core.language_models import BaseChatModel
@@ -15,6 +15,7 @@ from langchain_core.messages import (
 from langchain_core.messages.ai import UsageMetadata, add_ai_message_chunks, add_usage, subtract_usage
 from langchain_core.messages.tool import ToolCallChunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from pydantic import BaseModel, ValidationError
 
 from langchain_reasc.answers import FINISH_FIELDS, UnknownFinish, failed_reason, finish_reasons, has_finish_reason
 from langchain_reasc.complaints import warn_once
@@ -209,6 +210,20 @@ async def bounded(
                 for last in bound.cut(last_chunk):
                     yield last
                 return
+
+
+async def with_parsed(
+    chunks: Iterable[ChatGenerationChunk] | AsyncIterable[ChatGenerationChunk], schema: type[BaseModel]
+) -> AsyncGenerator[ChatGenerationChunk]:
+    """Yield the chunks of a stream, and a last one with the object that the text states, if the schema accepts it."""
+    texts: list[str] = []
+    async with aclosing(each(chunks)) as items:
+        async for chunk in items:
+            texts.append(chunk.text)
+            yield chunk
+    with suppress(ValidationError):  # with_structured_output says what is missing
+        parsed = schema.model_validate_json("".join(texts))
+        yield ChatGenerationChunk(message=AIMessageChunk("", additional_kwargs={"parsed": parsed}))
 
 
 async def with_usage_once(

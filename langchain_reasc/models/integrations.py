@@ -10,6 +10,7 @@ from functools import lru_cache, partial
 from typing import Any, Final, TypeVar
 
 from langchain_core.language_models import BaseChatModel
+from pydantic import BaseModel
 
 from langchain_reasc.exceptions import ConfigurationError
 
@@ -215,6 +216,25 @@ def _known_path(kind: type) -> str | None:
             if (path := ".".join([*parts[:depth], base.__qualname__])) in _integrations:
                 return path
     return None
+
+
+def schema_of_stream(model: BaseChatModel, arguments: Mapping[str, Any]) -> type[BaseModel] | None:
+    """Return the class by which ``ChatOpenAI`` would parse a stream, or None.
+
+    While openai's client parses a stream, pydantic warns of each parsed object, and quotes it.
+    """
+    schema = arguments.get("response_format")
+    of_openai = hasattr(model, "root_client") and hasattr(model, "_use_responses_api")
+    return schema if of_openai and isinstance(schema, type) and issubclass(schema, BaseModel) else None
+
+
+def as_json_schema(schema: type[BaseModel]) -> dict[str, Any]:
+    """Return the ``response_format`` that openai's client makes of a class."""
+    from openai import pydantic_function_tool
+
+    function: Any = pydantic_function_tool(schema)["function"]
+    kept = {"name": function["name"], "schema": function["parameters"], "strict": True}
+    return {"type": "json_schema", "json_schema": kept}
 
 
 def streams_another_schema(model: BaseChatModel, arguments: Mapping[str, Any]) -> bool:

@@ -23,9 +23,22 @@ from pydantic import BaseModel
 
 from langchain_reasc.answers import has_finish_reason
 from langchain_reasc.langchain_internals import describe_once, langsmith_params, private_values
-from langchain_reasc.models.chunks import ResponseBound, as_chunk, bounded, metadata_of, token_limit, with_usage_once
+from langchain_reasc.models.chunks import (
+    ResponseBound,
+    as_chunk,
+    bounded,
+    metadata_of,
+    token_limit,
+    with_parsed,
+    with_usage_once,
+)
 from langchain_reasc.models.contract import CANCELLED, FINISH_REASON, USAGE_ESTIMATED
-from langchain_reasc.models.integrations import integration_of, streams_another_schema
+from langchain_reasc.models.integrations import (
+    as_json_schema,
+    integration_of,
+    schema_of_stream,
+    streams_another_schema,
+)
 from langchain_reasc.models.refusal import LOGPROBS_REQUEST, SERVER_MEMORY, LogprobsRequest
 from langchain_reasc.models.usage import estimated_prompt, tokens_written
 from langchain_reasc.models.wrappers import rewrap, wrapped_runnables
@@ -110,9 +123,13 @@ def _streaming(kind: type, name: str, workers: type[Workers | AsyncWorkers]) -> 
     def stream(model: BaseChatModel, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> Any:
         whole: list[bool] = []
 
+        schema = schema_of_stream(model, kwargs)
+
         def request(streamed: bool) -> Any:
             if streamed:
-                return _requesting(model, name, original)(messages, *args, **kwargs)
+                given = kwargs if schema is None else {**kwargs, "response_format": as_json_schema(schema)}
+                chunks = _requesting(model, name, original)(messages, *args, **given)
+                return chunks if schema is None else with_parsed(chunks, schema)
             whole.append(True)
             bare, kept = _unstreamed(model, kwargs)
             return _only_chunk(partial(_requesting(bare, name_of_whole, taking_whole), messages, *args, **kept))

@@ -20,7 +20,7 @@ from agents.acting import ASKED, BY_ASC, acting, agent_of, billed, calls, get_we
 from langchain_reasc import ChatReASC, ReASCMiddleware, ReASCRunnable
 from langchain_reasc.answers import json_object
 
-pytestmark = pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # of what openai's client has parsed
+pytestmark = pytest.mark.filterwarnings("error:Pydantic serializer warnings")
 
 
 class Trip(BaseModel):

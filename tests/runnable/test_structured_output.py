@@ -1,14 +1,15 @@
 """Tools and schemas are bound by the runnable, in each model's own form; a model that ends in a parser is refused."""
 
 import json
+import warnings
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 import pytest
 from langchain_core.output_parsers import JsonOutputParser, StrOutputParser
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_openai import ChatOpenAI
-from pydantic import BaseModel, SecretStr, field_validator
+from pydantic import BaseModel, Field, SecretStr, field_validator
 from servers.chat_wire import Calling
 from servers.fake_server import Served, serving
 
@@ -20,7 +21,7 @@ from .chat_server import chat_server
 from .fakes import Reply
 
 backend = pytest.importorskip("langchain_reasc_llama_cpp")
-pytestmark = pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # of what openai's client has parsed
+pytestmark = pytest.mark.filterwarnings("error:Pydantic serializer warnings")
 
 
 class Trip(BaseModel):
@@ -131,6 +132,36 @@ def test_what_none_said_as_a_whole_is_parsed_as_langchain_does(
         [tool] = request.get("tools", [{}])
         held = tool.get("function") or request["response_format"]["json_schema"]
         assert held.get("strict") == options.get("strict", held.get("strict"))
+
+
+class Journey(BaseModel):
+    """A class with all that a strict schema treats in its own way."""
+
+    trip: Trip = Field(description="where to")
+    stops: list[str] = []
+    by: Literal["train", "bus"] = "bus"
+
+
+JOURNEY = Journey(trip=Trip(city="Ulm", price=3.0), by="train")
+
+
+@pytest.mark.parametrize("schema", [Trip, Journey])
+def test_a_class_is_sent_as_langchain_sends_it(runner: Any, schema: type[BaseModel]) -> None:
+    said = JOURNEY if schema is Journey else JOURNEY.trip
+    with chat_server(lambda question, at: Reply(said.model_dump_json())) as served:
+        assert runner.invoke(voting(openai(served)).with_structured_output(schema), "q") == said
+        with warnings.catch_warnings(action="ignore"):  # LangChain's own stream warns
+            assert [*openai(served).with_structured_output(schema).stream("q")] == [said]
+    *ours, plain = (request["response_format"] for request in served.requests)
+    assert ours and all(sent == plain for sent in ours)
+
+
+@pytest.mark.parametrize("text", ['{"city": "Ulm"}', '{"city": "Ul', "no", ""], ids=repr)
+def test_a_response_that_the_class_refuses_is_no_vote(runner: Any, text: str) -> None:
+    with chat_server(lambda question, at: Reply(json.dumps(SAID[1]) if at else text)) as served:
+        chain = voting(openai(served)).with_structured_output(Trip, include_raw=True)
+        given = runner.invoke(chain, "q")
+    assert given["parsed"] in (Trip(**SAID[1]), Trip(city="Ulm", price=1.0))
 
 
 def test_an_answer_that_was_set_is_kept(runner: Any, texts: Served) -> None:
