@@ -174,7 +174,10 @@ _ALL: Final = (
     _preset(
         "generic",
         "another OpenAI-compatible server",
-        **dict.fromkeys(("n", "logprobs", "streamed_logprobs", "streamed_usage")),
+        n=None,
+        logprobs=None,
+        streamed_logprobs=None,
+        streamed_usage=None,
         samplers=_same(*_COMMON, "typical_p", "min_tokens"),
     ),
 )
