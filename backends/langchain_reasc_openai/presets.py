@@ -81,7 +81,7 @@ def _preset(
     url: str | None = None,
     *,
     key: str | None = None,
-    url_variables: tuple[str, ...] = (),
+    url_variables: tuple[str, ...] | None = None,
     **known: Any,
 ) -> Preset:
     """Return a preset with all of OpenAI's API, except for the given capabilities."""
