@@ -81,14 +81,13 @@ def _preset(
     url: str | None = None,
     *,
     key: str | None = None,
-    url_variables: tuple[str, ...] = (),
+    url_variables: tuple[str, ...] | None = None,
     **known: Any,
 ) -> Preset:
     """Return a preset with all of OpenAI's API, except for the given capabilities."""
     full = dict.fromkeys(("n", "logprobs", "streamed_logprobs", "streamed_usage"), True)
-    return Preset(
-        name, title, Capabilities(server=name, **{**full, "top_logprobs": 20, **known}), url, key, url_variables
-    )
+    capabilities = Capabilities(server=name, **{**full, "top_logprobs": 20, **known})
+    return Preset(name, title, capabilities, url, key, url_variables or ())
 
 
 _COMMON: Final = ("top_k", "min_p", "repetition_penalty")
