@@ -111,6 +111,7 @@ class Question:
         self._lost: list[Sample] = []
         self._responses: dict[int, Response] = {}
         self._next = self._launched = 0
+        self._undecided = 0  # responses after each of which the rule did not stop
         self._ended_by: Literal["timeout", "budget"] | None = None
         # Whether one more response is to be compared with the decision of a rule.
         self._to_audit = bool(setup.online and plan.calibration and setup.online.audits(options.audit))
@@ -339,7 +340,11 @@ class Question:
 
     def _decided(self) -> Decision:
         """Return the decision on the responses so far."""
-        return decide(self._rule_in_use, self._given)
+        given = self._given
+        decision = decide(self._rule_in_use, given, undecided=self._undecided)
+        if not decision.stop:
+            self._undecided = len(given)
+        return decision
 
     @property
     def _given(self) -> list[Response]:

@@ -2,8 +2,9 @@
 
 import asyncio
 import threading
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import pytest
 from langchain_core.runnables import ConfigurableField
@@ -24,7 +25,7 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.agreement import Component, Prior
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.evidence import Standardizer
-from langchain_reasc.method.stopping import StoppingRule
+from langchain_reasc.method.stopping import Decision, Response, StoppingRule
 
 from .fakes import TOP_K, Reply, Scripted, calibration, saying
 
@@ -47,6 +48,39 @@ def solved(runner: Any, model: Scripted, **options: Any) -> tuple[str | None, st
     result = runner.solve(ReASCRunnable(**{"model": model, "concurrency": 1, **options}), "q")
     method = result.message.response_metadata["reasc"]["method"]
     return result.answer, method, result.decision.reason, result.decision.samples, result.notices
+
+
+@dataclass(frozen=True)
+class Evaluated(StoppingRule):
+    """Another rule, and for how many responses it was evaluated."""
+
+    rule: StoppingRule
+    evaluations: list[int] = field(default_factory=list, compare=False)
+    name: ClassVar[str] = "evaluated"
+
+    def __call__(self, responses: Sequence[Response]) -> Decision:
+        self.evaluations.append(len(responses))
+        return self.rule(responses)
+
+
+def split(index: int) -> Reply:
+    return Reply(f"it is {index % 4}")
+
+
+def calling(index: int) -> Reply:
+    return Reply("", calls=(("look_up", {"query": str(index % 4)}),))
+
+
+@pytest.mark.parametrize("concurrency", [1, 4, 16])
+@pytest.mark.parametrize("reply", [split, calling])
+def test_a_rule_is_evaluated_a_few_times_for_each_response(runner: Any, reply: Any, concurrency: int) -> None:
+    """16 votes that are split: what did not stop the rule once is not evaluated again with each response."""
+    rule = Evaluated(ASC())
+    model = Scripted(script=lambda question, index: reply(index))
+    reasc = ReASCRunnable(model=model, rule=rule, answer="auto", max_samples=16, concurrency=concurrency)
+    result = runner.solve(reasc, "q")
+    assert (result.decision.samples, result.decision.reason) == (16, "budget")
+    assert len(rule.evaluations) <= 16 * 8
 
 
 def consensus(**fields: Any) -> Calibration:
