@@ -132,7 +132,11 @@ def checked_text(delta: Any) -> str:
         and isinstance(calls, list | None)
         and all(map(_is_call, calls or ()))
     ):
-        raise SamplingError(f"the server sent a delta that is not of OpenAI's form: {json.dumps(delta):.200}")
+        fields = delta.items() if isinstance(delta, dict) else ()
+        types = {name: type(value).__name__ for name, value in fields}  # not values: what a model wrote is not logged
+        raise SamplingError(
+            f"the server sent a delta that is not of OpenAI's form: {types or type(delta).__name__!s:.200}"
+        )
     return text_in(delta)
 
 

@@ -118,7 +118,8 @@ def _as_httpx(error: Exception) -> Exception:
     if isinstance(cause, ValueError):
         said = "the request has a header that HTTP does not allow"
     elif isinstance(cause, aiohttp.ClientResponseError):  # its text has the headers of the request
-        said = f"the reply is not HTTP: {cause.message}"
+        problem = cause.message.strip().partition("\n")[0]  # further lines quote the reply
+        said = f"the reply is not HTTP: {problem.rstrip(':')}"
     found: Exception = kind(said)
     found.__cause__ = getattr(cause, "certificate_error", None) or getattr(cause, "os_error", None)
     return found

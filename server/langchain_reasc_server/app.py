@@ -438,7 +438,7 @@ class _Guarded:
             if status is None:
                 await refused.response(scope, receive, sending)
             elif not request.state.answered:  # the client sees the response break off
-                raise
+                raise ConnectionAbortedError("a response broke off") from None  # uvicorn logs this without the error
         finally:
             self._gateway.bodies.release(request)
             metrics.running.dec()

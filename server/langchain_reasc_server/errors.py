@@ -3,6 +3,7 @@
 import json
 import logging
 import time
+import traceback
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -113,20 +114,27 @@ def refusal_of(error: Exception) -> Refused:
     for types, status, code, message in _OURS:
         if isinstance(error, types):
             if message is not None:
-                root = str(root_of(error))
+                said = _loggable(error)
                 if status == 500:
-                    _repeated.log(root, root)
+                    _repeated.log(said, said)
                 else:
-                    _log.warning("%s: %s", message, root)
+                    _log.warning("%s: %s", message, said)
             status = 429 if isinstance(error, ServerBusy) and headers else status
             return Refused(status, message or str(error), code=code, headers=headers)
     if isinstance(error, openai.APIError) and error.body:  # said in a response of status 200
         return _upstreams_own(error, 502, headers)
     if isinstance(error, ReASCError | core.ModelError | openai.APIError):
-        _log.warning("no response: %s", root_of(error))
+        _log.warning("no response: %s", _loggable(error))
         return Refused(502, "the upstream gave no usable response", code="upstream_error", headers=headers)
-    _log.error("a request failed", exc_info=error)
+    _log.error("a request failed: %s\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
     return Refused(500, _INTERNAL, code="internal_error")
+
+
+def _loggable(error: Exception) -> str:
+    """Say what has failed. The text of another package's error is left out, because it may quote a model or a user."""
+    root = root_of(error)
+    is_harmless = isinstance(root, ReASCError | OSError) or isinstance(error, openai.APIConnectionError)
+    return str(root) if is_harmless and str(root) else type(root).__name__
 
 
 _INTERNAL: Final = "an internal error; the server's log says more"

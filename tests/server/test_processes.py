@@ -16,13 +16,14 @@ import aiohttp
 import httpx
 import numpy as np
 import pytest
+from servers.chat_wire import DONE, Chat
 from servers.exchange import Exchange
 from servers.fake_server import Served, serving
 
 from langchain_reasc.calibration import Observation, fit, save_calibration
 from langchain_reasc.models.fingerprint import Fingerprint
 
-from .serving import HELLO, TOOL, Said, eventually, models
+from .serving import HELLO, SHAPE, TOOL, Said, eventually, models
 from .test_command import _counted, _started, process
 
 pytestmark = [
@@ -210,3 +211,106 @@ def test_sighup_reads_the_files_again_and_disturbs_no_request(workers: int, tmp_
             assert status("sk-mine") == 200, "what cannot be read changes nothing"
             started.terminate()
             assert str(keys) in started.communicate(timeout=60)[1] and started.returncode == 0
+
+
+MODEL, USER = "marker-of-the-model", "marker-of-the-user"
+CHAT = Chat()
+
+
+def replies(message: Any) -> Any:
+    """Reply with a whole message, or with a stream of it as one delta."""
+
+    async def answer(exchange: Exchange) -> None:
+        choice = {"index": 0, "finish_reason": "stop"}
+        if exchange.body.get("stream"):
+            await exchange.stream([CHAT.chunk(choices=[{**choice, "delta": message}]), DONE])
+        else:
+            whole = CHAT.document(
+                "chat.completion", choices=[{**choice, "message": message}], usage=CHAT.usage([["a"]])
+            )
+            await exchange.reply(200, whole)
+
+    return answer
+
+
+def calls(arguments: str, name: str = "weather") -> Any:
+    function = {"name": name, "arguments": arguments}
+    return replies(
+        {"role": "assistant", "tool_calls": [{"index": 0, "id": "1", "type": "function", "function": function}]}
+    )
+
+
+def writes(text: str, *, begins: bool = True) -> Any:
+    """Write to the connection, past the form of HTTP or of a stream that has begun, and close it."""
+
+    async def answer(exchange: Exchange) -> None:
+        if begins:
+            await exchange.begin_stream()
+        exchange.writer.write(text.encode())
+        await exchange.cut()
+
+    return answer
+
+
+async def fails_in_the_stream(exchange: Exchange) -> None:
+    await exchange.begin_stream()
+    await exchange.token(MODEL)
+    await exchange.stream([{"error": {"message": MODEL, "type": "test", "code": None}}])
+
+
+async def no_json(exchange: Exchange) -> None:
+    await exchange.begin_stream()
+    await exchange.write(f"data: {MODEL}\n\n")
+    await exchange.cut()
+
+
+async def refuses_by_quoting(exchange: Exchange) -> None:
+    await exchange.refuse(400, f"{MODEL} {exchange.question}")
+
+
+TELLING = {
+    "a text": replies({"role": "assistant", "content": MODEL}),
+    "another schema": replies({"role": "assistant", "content": f'{{"other": "{MODEL}"}}'}),
+    "half a document": replies({"role": "assistant", "content": f'{{"status": "{MODEL}'}),
+    "a call": calls(f'{{"city": "{MODEL}"}}'),
+    "half a call": calls(f'{{"city": "{MODEL}'),
+    "a call of no tool": calls("{}", MODEL),
+    "arguments that are a list": calls(f'["{MODEL}"]'),
+    "calls that are a text": replies({"role": "assistant", "tool_calls": MODEL}),
+    "content that is an object": replies({"role": "assistant", "content": {"text": MODEL}}),
+    "a refusal": refuses_by_quoting,
+    "an error in the stream": fails_in_the_stream,
+    "no JSON": no_json,
+    "a stream that breaks off": writes(f"ff\r\n{MODEL}"),
+    "a chunk of no length": writes(f"{MODEL}\r\n{MODEL}"),
+    "no HTTP": writes(f"{MODEL}\r\n\r\n", begins=False),
+    "a short body": writes(f"HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\n{MODEL}", begins=False),
+}
+ASKED: tuple[dict[str, Any], ...] = (
+    {"tools": [TOOL]},
+    {"response_format": SHAPE},
+    {"reasc": {"answer": "json:status"}},
+    {"temperature": 0},
+    {"tools": [{"type": "function", "function": {"name": USER}}]},
+)
+
+
+def test_the_log_holds_nothing_that_a_model_or_a_user_wrote() -> None:
+    async def answer(exchange: Exchange) -> None:
+        await TELLING[exchange.body["user"]](exchange)
+
+    def ask(case: str, fields: dict[str, Any], stream: bool) -> None:
+        messages = [{"role": "user", "content": USER}]
+        body = {"model": "tiny", "messages": messages, "user": case, "stream": stream, **fields}
+        with suppress(httpx.RemoteProtocolError):
+            httpx.post(f"{url}/chat/completions", json=body, timeout=60)
+
+    with serving(answer, get=models) as upstream, ThreadPoolExecutor(16) as threads:
+        given = ("--url", upstream.root, "--model", "tiny", "--preset", "vllm", "--no-learning", "--max-samples", "2")
+        with process(*given, "--timeout", "5") as (url, started):
+            ways = [(case, fields, stream) for case in TELLING for fields in ASKED for stream in (False, True)]
+            list(threads.map(ask, *zip(*ways, strict=True)))
+            started.terminate()
+            _, log = started.communicate(timeout=60)
+    assert log.count(" POST /v1/chat/completions ") == len(ways)
+    assert [line for line in log.splitlines() if "marker" in line] == []
