@@ -304,7 +304,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, **what: Any) -> Any:
 
 def test_a_model_comes_from_a_hugging_face_repository(monkeypatch: pytest.MonkeyPatch, tiny_path: Path) -> None:
     client = answering(monkeypatch, return_value=str(tiny_path))
-    with ChatLlamaCpp.from_hugging_face("someone/tiny", "tiny.gguf", revision="v1", max_tokens=3) as model:
+    with ChatLlamaCpp.from_hugging_face("someone/tiny", "tiny.gguf", revision="v1", max_tokens=3, seed=1) as model:
         assert output_tokens(model.invoke("hi")) == 3
     client.assert_called_once_with("someone/tiny", "tiny.gguf", revision="v1")
     with pytest.raises(ConfigurationError, match="'n_parallel'"):
