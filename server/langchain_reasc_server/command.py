@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import importlib
+import ipaddress
 import logging
 import os
 import signal
@@ -133,13 +134,16 @@ def serve(
             gateway = service.gateway(stack)
             app = service.app(gateway, stack)
             remark(_summary(gateway, source, address))
+            _warn_if_open(listening, service, gateway)
             processes.run_here(app, listening, options)
             return
         folder = stack.enter_context(processes.shared_folder())
         if service.votes.calibration == "online" and service.votes.state is None:
             service = replace(service, votes=replace(service.votes, state=str(folder / "learned.sqlite")))
         with ExitStack() as once:  # wrong options are an error here, before any worker has them
-            remark(_summary(service.gateway(once), source, address))
+            gateway = service.gateway(once)
+            remark(_summary(gateway, source, address))
+            _warn_if_open(listening, service, gateway)
         processes.run_workers(service, workers, listening, options)
 
 
@@ -272,6 +276,15 @@ def _summary(gateway: "Gateway", source: ModelOptions, where: str) -> str:
     learns = {"online": f"learning without labels{kept}", None: f"by {votes.rule}" if votes.rule else counted}
     how = learns.get(votes.calibration, f"by {votes.calibration}")
     return f"{where} → {behind}; voting on calls of tools and structured output{texts}; {how}"
+
+
+def _warn_if_open(listening: socket.socket, service: Service, gateway: "Gateway") -> None:
+    """Warn if other machines can connect, and nobody needs a key, neither here nor at the upstream."""
+    address = listening.getsockname()[0]
+    has_keys = gateway.admission.keys or service.upstream.pass_keys
+    if has_keys or ipaddress.ip_address(address.partition("%")[0]).is_loopback:
+        return
+    remark(f"warning: anyone who can connect to {address} may use this server; set --keys, or leave out --host")
 
 
 def _exit_normally(*_: object) -> None:

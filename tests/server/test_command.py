@@ -424,6 +424,32 @@ def test_a_port_in_use_is_an_error_of_one_line(workers: str, upstream: Served) -
             run("--url", upstream.root, "--preset", "generic", "--workers", workers, "--port", port)
 
 
+OPEN = {
+    ("0.0.0.0",): True,
+    ("::",): True,
+    ("0.0.0.0", "--workers", "2"): True,
+    ("0.0.0.0", "--keys"): False,
+    ("0.0.0.0", "--pass-keys"): False,
+    ("127.3.2.1",): False,
+    ("localhost",): False,
+    ("::1",): False,
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("options", OPEN)
+def test_a_server_that_is_open_to_everybody_warns_at_its_start(options: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("sk-mine\n")
+    keys = [str(tmp_path / "keys")] if "--keys" in options else []
+    upstream = ("--url", "http://127.0.0.1:9", "--model", "tiny", "--preset", "vllm")
+    with process(*upstream, "--host", *options, *keys) as (url, started):
+        assert eventually(lambda: _is_answered(url), 60)
+        started.terminate()
+        assert started.stderr is not None
+        said = started.stderr.read()
+    assert (f"warning: anyone who can connect to {options[0]}" in said and "--keys" in said) == OPEN[options]
+
+
 HANGS = {
     "in Python": "while True: pass",
     "in a wait": "import time; time.sleep(10**6)",

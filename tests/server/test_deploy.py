@@ -4,6 +4,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tomllib
 from dataclasses import fields
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 import yaml
 from langchain_reasc_server.serve_options import LimitOptions
 
-from .test_command import run
+from .test_command import process, run
 
 ROOT = Path(__file__).parents[2]
 DOCKER, SYSTEMD = (ROOT / "server" / "deploy" / name for name in ("docker", "systemd"))
@@ -82,8 +83,6 @@ def test_what_the_container_is_told_is_what_compose_gives_it() -> None:
     command = COMPOSE["services"][upstream]["command"]
     assert command[command.index("--alias") + 1] == told["model"]
     assert SERVICE["ports"] == [f"127.0.0.1:{IMAGE['EXPOSE']}:{IMAGE['EXPOSE']}"]
-    [health] = [rest for step, rest in STEPS if step == "HEALTHCHECK"]
-    assert f"http://127.0.0.1:{IMAGE['EXPOSE']}/health/live" in health
     context = (DOCKER / SERVICE["build"]["context"]).resolve()
     assert context == ROOT and (context / SERVICE["build"]["dockerfile"]).exists()
 
@@ -93,15 +92,37 @@ def test_the_image_is_built_of_all_that_the_package_is_made_of() -> None:
     made_of = {path.split("/")[0] for path in project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]}
     made_of |= {"pyproject.toml", "README.md", "hatch_build.py", *project["project"]["license-files"]}
     lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
-    assert {line[1:] for line in lines if line.startswith("!")} == made_of
+    assert {line[1:] for line in lines if line.startswith("!")} == made_of | {"server/deploy/docker/healthcheck.py"}
     [extras] = [re.findall(r"'/source\[([\w,]+)\]'", rest) for step, rest in STEPS if step == "RUN"]
     assert {"serve"} <= set(extras[0].split(",")) <= project["project"]["optional-dependencies"].keys()
 
 
+@pytest.mark.full
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the image runs Linux")
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::"])
+def test_the_container_is_healthy_while_the_server_answers_on_any_port(host: str, tmp_path: Path) -> None:
+    [source, installed] = next(rest.split() for step, rest in STEPS if step == "COPY" and "healthcheck" in rest)
+    [health] = [rest for step, rest in STEPS if step == "HEALTHCHECK"]
+    assert f'CMD ["python", "{installed}"]' in health
+    check = [sys.executable, ROOT / source, tmp_path]
+    (tmp_path / "net").symlink_to("/proc/net")
+    with process("--url", "http://127.0.0.1:9", "--model", "tiny", "--preset", "vllm", "--host", host) as (_, started):
+        (tmp_path / str(started.pid)).symlink_to(f"/proc/{started.pid}")  # the container has no other processes
+        assert subprocess.run(check).returncode == 0
+    assert subprocess.run(check, capture_output=True).returncode != 0
+
+
+NGINX = (ROOT / "server" / "deploy" / "nginx.conf").read_text(encoding="utf-8")
+
+
+def test_nginx_keeps_the_metrics_to_this_machine() -> None:
+    [(path, answer)] = re.findall(r"location ([^~=\s]+) \{[^\n]*\n\s*(return \d+;)", NGINX)
+    assert (path, answer) == ("/metrics", "return 404;")  # of all paths that begin so: the server drops a last slash
+
+
 def test_nginx_takes_as_large_a_body_as_the_server() -> None:
-    conf = (ROOT / "server" / "deploy" / "nginx.conf").read_text(encoding="utf-8")
     [default] = [field.default for field in fields(LimitOptions) if field.name == "max_body"]
-    assert f"client_max_body_size {default:.0f}m;" in conf and "proxy_buffering off;" in conf
+    assert f"client_max_body_size {default:.0f}m;" in NGINX and "proxy_buffering off;" in NGINX
 
 
 def test_commands_in_comments_name_files_that_exist() -> None:
