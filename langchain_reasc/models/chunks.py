@@ -223,7 +223,7 @@ async def with_parsed(
             yield chunk
     with suppress(ValidationError):  # with_structured_output says what is missing
         parsed = schema.model_validate_json("".join(texts))
-        yield ChatGenerationChunk(message=AIMessageChunk("", additional_kwargs={"parsed": parsed}))
+        yield ChatGenerationChunk(message=AIMessageChunk(content="", additional_kwargs={"parsed": parsed}))
 
 
 async def with_usage_once(
