@@ -12,7 +12,7 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import merge_configs
 from pydantic import ConfigDict, Field, model_validator
 
-from langchain_reasc.answers import STRUCTURE, ToolVotes
+from langchain_reasc.answers import STRUCTURE
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.langchain_internals import langsmith_params
@@ -75,7 +75,7 @@ class ChatModelAround(Options, BaseChatModel):
         names -= {"model", "escalate_to", "streaming"}
         options = {name: value for name in sorted(names) if (value := getattr(self, name, None)) is not None}
         shown = {name: getattr(value, "__qualname__", None) or str(value) for name, value in options.items()}
-        shown["tool_votes"] = str(_plain_votes(self.tool_votes))
+        shown["tool_votes"] = str(self.tool_votes.as_plain())
         if isinstance(self.calibration, Calibration):
             shown["calibration"] = f"{self.calibration.summary()} ({self.calibration.created_at.isoformat()})"
         larger = {} if self.larger is None else {"escalate_to": _identified(self.larger)}
@@ -100,7 +100,7 @@ class ChatModelAround(Options, BaseChatModel):
     @property
     def lc_attributes(self) -> dict[str, Any]:
         """Options that are records, as plain data."""
-        plain: dict[str, Any] = {"tool_votes": _plain_votes(self.tool_votes)}
+        plain: dict[str, Any] = {"tool_votes": self.tool_votes.as_plain()}
         if isinstance(self.calibration, Calibration):
             plain["calibration"] = self.calibration.model_dump(mode="json", by_alias=True)
         if self.measure is not None:
@@ -130,14 +130,6 @@ def _identified(model: AnyRunnable) -> dict[str, Any]:
     """Return what identifies the chat model that answers first in a wrapper; nothing if a config chooses it."""
     inner = next((leaf.model for leaf in leaves(model, {})), None)
     return {} if inner is None else {**inner._identifying_params, "_type": inner._llm_type}
-
-
-def _plain_votes(votes: ToolVotes) -> dict[str, Any]:
-    """Return how calls are compared as plain data, except functions."""
-    excluded: Any = votes.exclude_args
-    if isinstance(excluded, Mapping):
-        excluded = {tool: sorted(names) for tool, names in excluded.items()}
-    return {**asdict(votes), "exclude_args": excluded if isinstance(excluded, dict) else sorted(excluded)}
 
 
 def _run_config(model: AnyRunnable) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Tool calls as answers: canonical JSON, without ids and without arguments that hold reasoning."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from langchain_reasc.answers.json_values import (
@@ -65,6 +65,15 @@ class ToolVotes:
             if not callable(name) and name not in _NORMALIZERS:
                 known = ", ".join(_NORMALIZERS)
                 raise ConfigurationError(f"normalize takes a function, or one of {known}, got {name!r}")
+
+    def as_plain(self) -> dict[str, Any]:
+        """Return the options as plain data, except functions; names in any order are the same."""
+        excluded: Any = self.exclude_args
+        if isinstance(excluded, Mapping):
+            excluded = {tool: sorted(names) for tool, names in excluded.items()}
+        else:
+            excluded = sorted(excluded)
+        return {**asdict(self), "exclude_args": excluded}
 
     def unknown_names(self, schemas: Schemas) -> list[str]:
         """Return a sentence for each name in the options that no tool has, with the argument that may be meant.

@@ -12,7 +12,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
-from langchain_reasc.answers import EXTRACTION_VERSION
+from langchain_reasc.answers import EXTRACTION_VERSION, ToolVotes
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 from langchain_reasc.langchain_internals import langsmith_params
 
@@ -67,6 +67,7 @@ class Fingerprint(BaseModel):
         stop: strings that end a response, sorted; empty if there are none.
         ask_confidence: how the model is asked to state its confidence; null if it is not asked.
         answer: name of the answer format, such as boxed, or of a function.
+        tool_votes: how calls of tools are compared; null for the default, also in files of earlier versions.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -83,6 +84,7 @@ class Fingerprint(BaseModel):
     stop: tuple[str, ...] | None = None
     ask_confidence: HashedPart | None = None
     answer: str | None = None
+    tool_votes: HashedPart | None = None
 
     @property
     def kind(self) -> str:
@@ -155,6 +157,13 @@ def prompt_hash(messages: Sequence[BaseMessage]) -> str:
 def confidence_part(instruction: str | None) -> HashedPart:
     """Describe the instruction that asks a model to state its confidence; None if it is not asked."""
     return HashedPart(shown="not asked for") if instruction is None else _hashed("asked for", instruction)
+
+
+def votes_part(votes: ToolVotes) -> HashedPart | None:
+    """Describe how calls of tools are compared; None for the default. Functions are compared by name."""
+    default, given = ToolVotes().as_plain(), votes.as_plain()
+    changed = {name: value for name, value in given.items() if value != default[name]}
+    return _hashed(_canonical(changed), changed) if changed else None
 
 
 def answer_name(spec: Any) -> str:
@@ -344,6 +353,9 @@ def check_fingerprint(measured: Fingerprint, running: Fingerprint) -> None:
     differing = [_difference(name, getattr(then, name), getattr(now, name)) for name in names]
     not_asked = confidence_part(None)
     differing.append(_difference("ask_confidence", then.ask_confidence or not_asked, now.ask_confidence or not_asked))
+    if _NONE not in (then.tools, now.tools):  # else no tool is called
+        default = HashedPart(shown="the default")
+        differing.append(_difference("tool_votes", then.tool_votes or default, now.tool_votes or default))
     # A model that knows its file's hash reports every parameter that has an effect.
     unset = "no effect" if hashed else None
     for name in dict.fromkeys([*then.sampling, *now.sampling]):

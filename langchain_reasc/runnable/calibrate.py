@@ -236,9 +236,7 @@ class _Asked:
         resolved = self._setup.model.resolved(config)
         if named and named.signal != VERBALIZED and resolved.no_logprobs:
             raise LogprobsUnavailable(f"no response can be scored by {named}: {resolved.no_logprobs}")
-        self._fingerprint = running_fingerprint(
-            resolved, self._prompts[0], prompt=options["fixed_prompt"], answer=options["answer"]
-        )
+        self._fingerprint = running_fingerprint(resolved, self._prompts[0], **self._setup.measured_on)
         measures = [named] if named else _all_measures(labelled=any(one.references for one in questions))
         self._rows = _Rows(measures, self._fingerprint, checkpoint)
         self._cut_off = list[bool]()  # of each response that was asked for now: whether it ended before its answer
@@ -416,10 +414,9 @@ async def _calibrate_two(
         )
     if made.escalation and made.escalation.rule is None:
         logger.warning("nothing may stand yet: %s", made.escalation.status)
-    prompt, asked_as = to_messages(questions[0].input), {"prompt": options["fixed_prompt"], "answer": options["answer"]}
-    return made.model_copy(
-        update={"fingerprint": running_fingerprint(setup.model.resolved(config), prompt, **asked_as)}
-    )
+    prompt = to_messages(questions[0].input)
+    fingerprint = running_fingerprint(setup.model.resolved(config), prompt, **setup.measured_on)
+    return made.model_copy(update={"fingerprint": fingerprint})
 
 
 class _Rows:

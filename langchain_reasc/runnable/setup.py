@@ -11,7 +11,7 @@ from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable
 
-from langchain_reasc.answers import Extractor, Schemas, extractor
+from langchain_reasc.answers import Extractor, Schemas, ToolVotes, extractor
 from langchain_reasc.calibration import (
     Calibration,
     ConsensusCalibrator,
@@ -30,6 +30,7 @@ from langchain_reasc.models.fingerprint import (
     check_fingerprint,
     confidence_part,
     fingerprint_of,
+    votes_part,
 )
 from langchain_reasc.models.prepared import PreparedModel, prepare_model
 from langchain_reasc.models.stated import instruction
@@ -142,7 +143,13 @@ class Setup:
     @property
     def fingerprint(self) -> Fingerprint:
         """What a calibration that is learned here holds for."""
-        return running_fingerprint(self.model, prompt=self.options.fixed_prompt, answer=self.options.answer)
+        return running_fingerprint(self.model, **self.measured_on)
+
+    @property
+    def measured_on(self) -> dict[str, Any]:
+        """The options that a calibration holds for."""
+        options = self.options
+        return {"prompt": options.fixed_prompt, "answer": options.answer, "tool_votes": options.tool_votes}
 
     @property
     def mixture(self) -> MixtureCalibrator | None:
@@ -215,7 +222,7 @@ class Setup:
         """
         options = self.options
         if not options.allow_fingerprint_mismatch:
-            running = running_fingerprint(model, messages, prompt=options.fixed_prompt, answer=options.answer)
+            running = running_fingerprint(model, messages, **self.measured_on)
             check_fingerprint(calibration.fingerprint, running if bound else running.unbound())
 
     def require_confidence(self, model: PreparedModel) -> None:
@@ -261,16 +268,20 @@ def running_fingerprint(
     *,
     prompt: FixedPrompt | None = None,
     answer: Any = None,
+    tool_votes: ToolVotes | None = None,
 ) -> Fingerprint:
     """Return what a calibration measured on this model would hold for, with the arguments of ``fingerprint_of``.
+
+    ``tool_votes`` says how calls of tools are compared.
 
     Little is known of a model that is not a chat model, or that a call's config has yet to settle.
     """
     asks = confidence_part(instruction(tools=bool(model.kwargs.get("tools")))) if model.ask_confidence else None
+    votes = None if tool_votes is None else votes_part(tool_votes)
     if not isinstance(model.model, BaseChatModel) or model.per_config is not None:
-        return Fingerprint(ask_confidence=asks)
+        return Fingerprint(ask_confidence=asks, tool_votes=votes)
     own = fingerprint_of(model.model, kwargs=model.kwargs, messages=messages, prompt=prompt, answer=answer)
-    return own.model_copy(update={"ask_confidence": asks})
+    return own.model_copy(update={"ask_confidence": asks, "tool_votes": votes})
 
 
 def _check_combination(options: "Options", measure: Measure | None) -> None:

@@ -10,7 +10,7 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from pydantic import BaseModel, Field
 
-from langchain_reasc.answers import EXTRACTION_VERSION, boxed, extractor
+from langchain_reasc.answers import EXTRACTION_VERSION, ToolVotes, boxed, extractor
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 from langchain_reasc.models import prepare_model
 from langchain_reasc.models.fingerprint import (
@@ -84,6 +84,49 @@ def test_what_is_unknown_or_the_same_is_accepted(running: dict[str, Any]) -> Non
     check_fingerprint(THEN, now)
     check_fingerprint(now, THEN)
     check_fingerprint(Fingerprint(), now)
+
+
+DEFAULT, OTHER = ToolVotes(), ToolVotes(exclude_args=["id", "note"])
+UNLIKE = {
+    "arguments left out": ToolVotes(exclude_args=["id"]),
+    "none left out": ToolVotes(exclude_args=()),
+    "left out of one tool": ToolVotes(exclude_args={"search": ["id", "note"]}),
+    "a tolerance": ToolVotes(tolerance={"price": 0.5}),
+    "another tolerance": ToolVotes(tolerance={"price": 0.25}),
+    "a normalization": ToolVotes(normalize={"city": "casefold"}),
+    "a function": ToolVotes(normalize={"city": str.upper}),
+    "flat": ToolVotes(hierarchical=False),
+    "unchecked": ToolVotes(check_schema=False),
+    "the default": DEFAULT,
+}
+
+
+def measured_with(votes: ToolVotes, **bound: Any) -> Fingerprint:
+    bound = bound or {"tools": [search]}
+    return running_fingerprint(prepare_model(FakeListChatModel(responses=[""]).bind(**bound)), tool_votes=votes)
+
+
+@pytest.mark.parametrize("votes", UNLIKE.values(), ids=UNLIKE)
+def test_how_calls_are_compared_counts(votes: ToolVotes) -> None:
+    check_fingerprint(measured_with(votes), measured_with(votes))
+    for then, now in ((votes, OTHER), (OTHER, votes)):
+        with pytest.raises(FingerprintMismatch, match="tool_votes: "):
+            check_fingerprint(measured_with(then), measured_with(now))
+    check_fingerprint(measured_with(votes, stop=["x"]), measured_with(OTHER, stop=["x"]))  # no tool is called
+
+
+def test_the_same_comparison_in_another_form_is_the_same() -> None:
+    for same in (["note", "id"], ("id", "note"), {"id", "note"}):
+        check_fingerprint(measured_with(OTHER), measured_with(ToolVotes(exclude_args=same)))
+
+
+def test_a_calibration_of_an_earlier_version_holds_for_the_default() -> None:
+    stored = measured_with(DEFAULT).model_dump(mode="json")
+    assert not stored.pop("tool_votes")
+    earlier = Fingerprint.model_validate(stored)
+    check_fingerprint(earlier, measured_with(DEFAULT))
+    with pytest.raises(FingerprintMismatch, match="tool_votes: "):
+        check_fingerprint(earlier, measured_with(OTHER))
 
 
 def test_the_fixed_part_of_a_prompt_says_more_than_its_system_messages() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from servers.hostile_schemas import HOSTILE
 
 from langchain_reasc import ChatReASC, ReASCRunnable
 from langchain_reasc.answers import ToolVotes, json_object
+from langchain_reasc.calibration import save_calibration
+from langchain_reasc.exceptions import FingerprintMismatch
 
 from .fakes import Reply, Scripted, saying
 
@@ -157,3 +160,26 @@ def test_a_schema_that_takes_for_ever_ends_nothing_and_is_named(runner: Any, cas
     assert result.message.tool_calls[0]["args"] == {"x": value}
     assert time.monotonic() - began < 60
     assert any("0.1 seconds" in notice for notice in result.notices)
+
+
+VOTES = {"default": ToolVotes(), "counted": ToolVotes(exclude_args=()), "near": ToolVotes(tolerance={"euros": 1})}
+
+
+@pytest.mark.parametrize("then", VOTES)
+@pytest.mark.parametrize("now", VOTES)
+def test_a_calibration_holds_for_the_votes_that_it_was_made_with(
+    runner: Any, tmp_path: Path, then: str, now: str
+) -> None:
+    def script(question: str, index: int) -> Reply:
+        return Reply("", calls=(("pay", {"euros": (index + len(question)) % 3, "reasoning": "so"}),))
+
+    model = Scripted(script=script).bind_tools([pay])
+    made = runner.calibrate(model, ["q" * count for count in range(1, 13)], max_samples=4, tool_votes=VOTES[then])
+    save_calibration(made, tmp_path / "calibration.json")
+    options: dict[str, Any] = {"model": model, "calibration": tmp_path / "calibration.json", "tool_votes": VOTES[now]}
+    if then == now:
+        assert runner.solve(ReASCRunnable(**options), "q").message.tool_calls
+        return
+    with pytest.raises(FingerprintMismatch, match="tool_votes: "):
+        runner.solve(ReASCRunnable(**options), "q")
+    assert runner.solve(ReASCRunnable(**options, allow_fingerprint_mismatch=True), "q").message.tool_calls
