@@ -36,8 +36,10 @@ __all__ = [
 _KEPT_ALIVE: Final = 75  # seconds; longer than clients keep an idle connection, or they would send into a closed one
 _STANDS_STILL: Final = 30.0
 """Seconds after which a process with a blocked event loop is ended."""
-_STARTED_WITHIN: Final = 30
-"""Seconds that the supervisor waits for a new worker, or for one that no longer responds."""
+_WRITES_FOR: Final = 5
+"""Seconds that such a process has to write where it hangs. Without a reader of stderr it would write for ever."""
+_STARTED_WITHIN: Final = 40
+"""Seconds that the supervisor waits for a new worker, or for one that hangs, which has to write where before."""
 _CUT_OFF_WITHIN: Final = 5.0
 """Seconds that requests have to tell their clients that they were cut off."""
 
@@ -168,9 +170,13 @@ async def watched_event_loop() -> AsyncIterator[None]:
     finally:
         watching.cancel()
         faulthandler.cancel_dump_traceback_later()
+        if hasattr(signal, "alarm"):
+            signal.alarm(0)
 
 
 async def _put_off_the_end() -> None:
     while True:
-        faulthandler.dump_traceback_later(_STANDS_STILL, exit=True)
+        faulthandler.dump_traceback_later(_STANDS_STILL, exit=True)  # to the file descriptor, past the queue
+        if hasattr(signal, "alarm"):  # not on Windows
+            signal.alarm(int(_STANDS_STILL) + _WRITES_FOR)  # which ends the process
         await asyncio.sleep(1)

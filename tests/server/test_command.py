@@ -477,6 +477,7 @@ def test_a_worker_whose_event_loop_hangs_is_replaced(upstream: Served, hangs: st
             assert httpx.post(f"{url}/chat/completions", json=body, timeout=30).status_code == 200
         started.send_signal(signal.SIGTERM)
         assert started.wait(120) == 0
+        assert started.stderr is not None and "in hang" in started.stderr.read()
 
 
 @pytest.mark.slow  # waits

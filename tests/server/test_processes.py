@@ -24,7 +24,7 @@ from langchain_reasc.calibration import Observation, fit, save_calibration
 from langchain_reasc.models.fingerprint import Fingerprint
 
 from .serving import HELLO, SHAPE, TOOL, Said, eventually, models
-from .test_command import _counted, _started, process
+from .test_command import HANGS, _counted, _started, process
 
 pytestmark = [
     pytest.mark.full,
@@ -314,3 +314,24 @@ def test_the_log_holds_nothing_that_a_model_or_a_user_wrote() -> None:
             _, log = started.communicate(timeout=60)
     assert log.count(" POST /v1/chat/completions ") == len(ways)
     assert [line for line in log.splitlines() if "marker" in line] == []
+
+
+@pytest.mark.slow  # waits for the watchdog
+@pytest.mark.parametrize("is_read", [True, False])
+@pytest.mark.parametrize("hangs", HANGS)
+def test_a_process_that_hangs_writes_where_and_ends_even_if_nobody_reads(
+    hangs: str, is_read: bool, tmp_path: Path
+) -> None:
+    fault = f"async def hang(*_):\n {HANGS[hangs]}\nfrom langchain_reasc_server import app, processes\n"
+    (tmp_path / "fault.py").write_text(f"{fault}processes._STANDS_STILL = 3\napp.Gateway._status = hang")
+    serves = "'langchain_reasc_server.command' in str(sys.orig_argv)"
+    (tmp_path / "sitecustomize.py").write_text(f"import sys\nif {serves}: import fault")
+    options = ("--url", "http://127.0.0.1:9", "--model", "tiny", "--preset", "vllm", "--no-learning")
+    with process(*options, path=str(tmp_path)) as (url, started):
+        if not is_read:
+            fill_log(url, 384)
+        with pytest.raises(httpx.HTTPError):
+            httpx.get(url.removesuffix("v1"), timeout=30)
+        if is_read:
+            assert started.stderr is not None and "in hang" in started.stderr.read()
+        assert started.wait(20) != 0
