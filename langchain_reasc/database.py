@@ -14,8 +14,8 @@ from langchain_reasc.files import check_name, open_file
 
 _MAGIC: Final = b"SQLite format 3\0"
 _ADVICE: Final = {
-    ("disk is full", "disk I/O error"): "it could not be written ({0}); what was {done} is kept: make room, and go on "
-    "from there",
+    ("disk is full", "disk I/O error"): "it could not be written ({0}); what was {done} before is kept: make room, and "
+    "go on from there",
     ("locked",): "another process has been writing it for {wait:g} s ({0})",
     ("malformed", "not a database", "no such", "decode"): "the file is damaged ({0})",
     ("readonly", "unable to open"): "{0}; to write a {name}, its file and its folder must be writable: make them so, "

@@ -44,7 +44,7 @@ _UNANSWERED: Final = 0.25
 _FEWEST: Final = 16
 """Questions that a calibration needs to be relied on."""
 _AS_MANY: Final = 0.95
-"""Samples with a calibration, in those without it, from which on it changes nothing."""
+"""Samples with a calibration, in those without it, from which on it saves nothing."""
 
 
 class Calibration(Record):
@@ -338,11 +338,12 @@ class Calibration(Record):
             )
             return f"{same}, so asking once is enough.", other
         counted = self.untrusted or self.fallback or self.unweighed
+        told = " Results have p_correct." if self.p_correct else ""
         unknown = ", because it is not shown that the model's confidence can be trusted" if counted else ""
         if expected is None or expected.samples is None or expected.uncalibrated is None:
             if self.counts:
                 several = "calibrate on several responses to each question (max_samples=...)"
-                return f"This calibration changes nothing: votes are counted, as without it{unknown}.", several
+                return f"This calibration saves nothing: votes are counted, as without it{unknown}.{told}", several
             if self.gate.in_use[0] is not None:
                 return "Expect fewer samples: a confident first response is accepted alone.", None
             why = "votes agree sooner" if counted else "confident responses count for more"
@@ -350,9 +351,9 @@ class Calibration(Record):
         ours, without = (f"{one:.{int(one < 10)}f}" for one in (expected.samples, expected.uncalibrated))
         if expected.samples >= _AS_MANY * expected.uncalibrated:
             same = f"about {ours} samples of {expected.budget} are asked with it, and about {without} without it"
-            return f"This calibration changes nothing: {same}{unknown}.", "leave it out"
-        told = " It also tells how likely an answer is right." if self.p_correct else ""
+            return f"This calibration saves nothing: {same}{unknown}.{told}", None if told else "leave it out"
+        also = " It also tells how likely an answer is right." if self.p_correct else ""
         return (
             f"Expect about {ours} samples in place of {expected.budget} for nearly the same answers; without this "
-            f"calibration it would be about {without}.{told}"
+            f"calibration it would be about {without}.{also}"
         ), None

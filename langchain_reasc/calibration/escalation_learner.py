@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 from langchain_reasc.calibration.calibration import Calibration
 from langchain_reasc.calibration.escalation import WITHIN, Course, Escalation, Shadowed
-from langchain_reasc.calibration.observation_file import ObservationFile, ObservationStore
+from langchain_reasc.calibration.observation_file import NOT_KEPT, ObservationFile, ObservationStore
 from langchain_reasc.calibration.observations import KEPT
 from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
 from langchain_reasc.method.confidence import Measure
@@ -139,7 +139,7 @@ class EscalationLearner:
                 written = store.escalation(self._key(kind))
         except (CalibrationFileError, FingerprintMismatch) as error:
             if not self._warned:
-                logger.warning("what was learned is not kept: %s", error)
+                logger.warning(NOT_KEPT, error)
             self._warned = True
             return None
         self._unsaved.clear()

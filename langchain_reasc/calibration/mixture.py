@@ -129,8 +129,13 @@ def fit_mixture(scores: Floats, components: Sequence[int] = (1, 2, 3, 4), seed: 
         scores: shape (n,), at least :data:`FEWEST_FOR_MIXTURE`, finite and not all equal.
         components: the numbers of components, including 1 and 2.
         seed: the seed of the initialisation.
+
+    Raises:
+        CalibrationDataError: the scores are all equal.
     """
     mean, std = float(scores.mean()), float(scores.std())
+    if std <= 1e-9 * float(np.abs(scores).max()):  # no more than rounding
+        raise CalibrationDataError(f"all {scores.size} scores equal {mean:g}, so no mixture can be fitted")
     z = ((scores - mean) / std)[:, None]
     fits = {k: _two_components(z) if k == 2 else _mixture(z, k, random_state=seed) for k in components}
     two = fits[2]

@@ -41,8 +41,10 @@ from langchain_reasc.files import check_name, parse_json
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.fingerprint import Fingerprint, check_fingerprint
 
-__all__ = ["ObservationFile", "ObservationStore", "without_other_scores"]
+__all__ = ["NOT_KEPT", "ObservationFile", "ObservationStore", "without_other_scores"]
 
+NOT_KEPT: Final = "what is learned now is not kept yet, and is written when the file can be: %s"
+"""The warning that a file could not be written, with the error."""
 _CREATED_WITHIN: Final = 1.0  # seconds that another process may take between creating the file and its tables
 _PAUSE: Final = 0.01  # seconds
 _FIELDS: Final = ("kind", "decided", "answer", "counted", "id", "correct", "p_correct")

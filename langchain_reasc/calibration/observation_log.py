@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Final
 
 from langchain_reasc.calibration.drift import Drift
-from langchain_reasc.calibration.observation_file import ObservationFile, ObservationStore, without_other_scores
+from langchain_reasc.calibration.observation_file import (
+    NOT_KEPT,
+    ObservationFile,
+    ObservationStore,
+    without_other_scores,
+)
 from langchain_reasc.calibration.observations import KEPT, Observation, Observations
 from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
 from langchain_reasc.method.confidence import Measure
@@ -124,7 +129,7 @@ class ObservationLog:
             now, self._store = time.monotonic(), None
             if now >= self._warned + _WARN_AFTER:
                 self._warned = now
-                logger.warning("what was learned is not kept: %s", error)
+                logger.warning(NOT_KEPT, error)
             self._try_again = now + _RETRY_AFTER
             return False
         before = dict(known.restarts)

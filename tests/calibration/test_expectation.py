@@ -63,12 +63,17 @@ ESCALATED = {"costs": (1.0, 10.0)}
         (lambda: made(asked(*[[0] * 4] * 30)), "same answer", "without ReASC"),
         (
             lambda: made(asked(*SCATTERED, signal="noise")),
-            "changes nothing",
+            "saves nothing",
             "leave it out",
         ),
         (
+            lambda: made(asked(*SCATTERED, signal="noise", labelled=True)),
+            "p_correct",
+            "ReASCRunnable(",
+        ),
+        (
             lambda: made(asked(*FIRSTS, signal="noise", labelled=True)),
-            "changes nothing",
+            "saves nothing",
             "max_samples=...",
         ),
         (lambda: made(many(64)), "in place of 16", "ReASCRunnable("),

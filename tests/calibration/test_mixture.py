@@ -7,7 +7,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from langchain_reasc.calibration import Calibration, Mixture, MixtureCalibrator, calibrate_mixture, posterior_upper
+from langchain_reasc.calibration import (
+    Calibration,
+    Mixture,
+    MixtureCalibrator,
+    calibrate_mixture,
+    fit_mixture,
+    posterior_upper,
+)
 from langchain_reasc.calibration import mixture as algorithm
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
@@ -97,6 +104,13 @@ def test_a_mixture_without_a_gate_says_why(
     assert calibration.gate.threshold is None and message in (calibration.gate.closed_because or "")
     assert calibration.mixture == found, "what was fitted is kept to be looked at"
     assert (calibration.rule().gate, calibration.rule().weight) == (None, "reasc")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, -2.3, 1e-30, 1e30])
+@pytest.mark.filterwarnings("error")
+def test_equal_scores_are_refused_without_a_warning(value: float) -> None:
+    with pytest.raises(CalibrationDataError, match="64 scores equal"):
+        fit_mixture(np.full(64, value))
 
 
 def test_one_group_of_scores_opens_the_papers_gate_and_it_says_so() -> None:

@@ -92,7 +92,7 @@ def test_the_rule_it_stands_for(offline: Calibration) -> None:
     assert isinstance(other, ReASC) and (other.statistics.scale, other.weight) == (1.5, "count")
     weak = offline.model_copy(update={"fallback": "the score does not separate"})
     assert (weak.rule(), weak.as_in_paper().rule()) == (ASC(), paper)
-    assert "changes nothing" in weak.summary()
+    assert "saves nothing" in weak.summary()
 
 
 def test_a_rule_block_is_the_agreement_rule(offline: Calibration, saved: Path) -> None:

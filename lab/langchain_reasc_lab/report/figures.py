@@ -188,7 +188,8 @@ def _edges(right: Floats, wrong: Floats) -> Floats:
 
 def _panel_note(panel: _Panel) -> str:
     right, wrong, calibration = panel.right, panel.wrong, panel.mixture
-    gap = float((right.mean() - wrong.mean()) / np.concatenate([right, wrong]).std())
+    std = float(np.concatenate([right, wrong]).std())
+    gap = float(right.mean() - wrong.mean()) / std if std > 0 else 0.0  # 0 where all are equal
     note = (
         f"{panel.measure}: mean of right {right.mean():.4g} (n = {right.size}), wrong {wrong.mean():.4g} "
         f"(n = {wrong.size}), {gap:+.2f} standard deviations apart"
