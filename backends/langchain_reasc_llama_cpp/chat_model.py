@@ -205,7 +205,7 @@ class ChatLlamaCpp(LoadedModel):
             ConfigurationError: the schema is not a schema, or cannot become a grammar.
 
         If the schema is a class, pydantic validates the object. If it is another schema with keywords that no grammar
-        can hold, jsonschema does, if it is installed; a warning says if it is not. An object that is refused, or that
+        can hold, jsonschema does; a warning says if that would take too long. An object that is refused, or that
         ``max_tokens`` cut off, raises ``OutputParserException``.
         """
         check_method(method, schema, strict)
