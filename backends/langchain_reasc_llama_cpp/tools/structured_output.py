@@ -17,7 +17,6 @@ from langchain_core.runnables import Runnable, RunnableLambda, RunnableMap, Runn
 from langchain_core.utils.json import parse_partial_json
 from langchain_core.utils.pydantic import is_basemodel_subclass
 
-from langchain_reasc.answers import check_value, schemas_of
 from langchain_reasc.complaints import warn_once
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.files import parse_json
@@ -59,6 +58,8 @@ class DictSchema(NamedTuple):
         Raises:
             OutputParserException: the schema refuses the value.
         """
+        from langchain_reasc.answers import check_value  # deferred: few schemas need it, and importing it takes long
+
         fault, unchecked = check_value(self.schema, value)
         if fault:
             written = json.dumps(value)
@@ -90,11 +91,17 @@ def warn_of_unheld(tools: Sequence[Any], definitions: Sequence[dict[str, Any]]) 
     for tool, definition in zip(tools, definitions, strict=True):
         function = definition["function"]
         unheld = unheld_keywords(function.get("parameters") or {})
-        if unheld and not any(isinstance(schema, type) for schema in schemas_of([tool]).values()):
+        if unheld and not _has_class(tool):
             warn_once(
                 f"tool {function['name']!r}: no grammar can hold {', '.join(unheld)} of its schema, so a call may "
                 "break the schema; votes refuse such a call, but a single response is not checked"
             )
+
+
+def _has_class(tool: Any) -> bool:
+    from langchain_reasc.answers import schemas_of  # deferred, as above
+
+    return any(isinstance(schema, type) for schema in schemas_of([tool]).values())
 
 
 def json_parser(schema: Any, checked: DictSchema | None = None) -> Runnable[Any, Any]:

@@ -138,7 +138,8 @@ def test_what_would_change_the_answer_is_named_and_what_came_before_is_kept(delt
     with serving(answer) as url, pool_of(url, max_retries=0) as model:
         [(_, failed)] = face.sample(model, n=1)
     assert isinstance(failed, FailedSample) and isinstance(failed.error, SamplingError)
-    assert "delta" in str(failed.error) and json.dumps(delta) in str(failed.error)
+    types = {name: type(value).__name__ for name, value in delta.items()} if isinstance(delta, dict) else "str"
+    assert "delta" in str(failed.error) and str(types) in str(failed.error)
     assert failed.message is not None and failed.message.text == "the answer is"
     assert failed.message.response_metadata["received_tokens"] == 3
 
