@@ -197,7 +197,8 @@ class _Response:
         self._unknown.add(reason, says=bool(text))
         self.ended = self.ended or finish == "ended"
         self._on_event(event, choice)
-        refuse_failed({FINISH_REASON: reason})
+        if finish == "failed":
+            refuse_failed({FINISH_REASON: reason})
         self._bound.count(tokens_in(choice), text, ended=finish == "ended")
         if self._bound.passed:  # the rest of the response is not received
             self.passed = True
