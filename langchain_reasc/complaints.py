@@ -3,9 +3,9 @@
 import difflib
 import logging
 import re
+import threading
 from collections import Counter
 from collections.abc import Iterable
-from functools import lru_cache
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -99,15 +99,30 @@ def check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:
             raise ConfigurationError(f"unknown {what} {name!r}; {suggestion(name, sorted(names))}")
 
 
-@lru_cache(maxsize=1024)
+_MOST_WARNED: Final = 1024
+_warned: set[tuple[str, int]] = set()
+_guard = threading.Lock()
+
+
 def warn_once(text: str, of: int = 0) -> None:
-    """Log a warning once per object.
+    """Log a warning once per object, however many threads warn at the same time.
 
     Args:
         text: the warning.
         of: the object's ``id()``; 0 to log once per process.
     """
+    with _guard:
+        if (text, of) in _warned:
+            return
+        if len(_warned) >= _MOST_WARNED:
+            _warned.clear()
+        _warned.add((text, of))
     logger.warning("%s", text)
+
+
+def forget_warnings() -> None:
+    """Log again what was logged once."""
+    _warned.clear()
 
 
 class Repeated:

@@ -1,11 +1,14 @@
 """What is wrong with a name or a value is said in a line, with what was meant and without secrets."""
 
+import logging
+import threading
+import time
 from typing import Annotated, Any
 
 import pytest
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
-from langchain_reasc.complaints import check_names, explained, nearest
+from langchain_reasc.complaints import check_names, explained, forget_warnings, nearest, warn_once
 from langchain_reasc.exceptions import ConfigurationError
 
 
@@ -72,3 +75,30 @@ def test_unknown_names_are_refused_with_what_there_is() -> None:
     check_names(["a"], ["a", "b"], "option")
     with pytest.raises(ConfigurationError, match=r"'zzz'.*a, b$"):
         check_names(["a", "zzz"], ["b", "a"], "option")
+
+
+def test_threads_that_warn_at_the_same_time_log_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    begun = threading.Barrier(8)
+
+    class Slow(logging.Filter):
+        def filter(self, record: logging.LogRecord) -> bool:
+            time.sleep(0.05)
+            return True
+
+    def warn() -> None:
+        begun.wait()
+        warn_once("the disk is nearly full")
+
+    slow = Slow()
+    complaints_log = logging.getLogger("langchain_reasc.complaints")
+    complaints_log.addFilter(slow)
+    forget_warnings()
+    try:
+        threads = [threading.Thread(target=warn) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        complaints_log.removeFilter(slow)
+    assert [record.getMessage() for record in caplog.records] == ["the disk is nearly full"]

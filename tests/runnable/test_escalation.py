@@ -19,7 +19,7 @@ from sampling.tracers import Runs
 from langchain_reasc import ASC, ChatReASC, ReASCRunnable
 from langchain_reasc.answers import free_text
 from langchain_reasc.calibration import SupportCurve
-from langchain_reasc.complaints import warn_once
+from langchain_reasc.complaints import forget_warnings
 from langchain_reasc.exceptions import (
     ConfigurationError,
     ModelClosedError,
@@ -231,7 +231,7 @@ class Refusal(Exception):
 def test_a_failed_model_is_logged_once_for_each_reason(
     runner: Any, caplog: pytest.LogCaptureFixture, error: Exception, failed: str, calibration: Any
 ) -> None:
-    warn_once.cache_clear()
+    forget_warnings()
     replies = {"first": Reply("", error=error), "later": Reply("", error=Refusal(500))}
     flaky = Scripted(script=lambda question, index: replies[question])
     models = {"small": saying("1", "2"), "large": saying("9"), failed: flaky}

@@ -9,7 +9,7 @@ from langchain_core.tools import tool
 
 from langchain_reasc import ChatReASC, ReASCMiddleware, ReASCRunnable
 from langchain_reasc.answers import ToolVotes, json_object
-from langchain_reasc.complaints import warn_once
+from langchain_reasc.complaints import forget_warnings
 from langchain_reasc.exceptions import Undecided
 
 from .fakes import Reply, Scripted
@@ -109,7 +109,7 @@ def test_agents_tell_the_option_and_log_it_once(runner: Any, face: Any, caplog: 
         else agent_of(mailing(), ReASCMiddleware(), tools=[mail])
     )
     caplog.set_level(logging.WARNING, "langchain_reasc")
-    warn_once.cache_clear()
+    forget_warnings()
     states = [Agents(runner).ask(agent, "q") for _ in range(3)]
     accounts = [state["messages"][1].response_metadata["reasc"] for state in states]
     assert [account["reason"] for account in accounts] == ["hopeless"] * 3

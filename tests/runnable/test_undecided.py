@@ -11,7 +11,7 @@ from servers.chat_wire import Chat, Refused
 from servers.fake_server import serving
 
 from langchain_reasc import ChatReASC, ReASCRunnable
-from langchain_reasc.complaints import warn_once
+from langchain_reasc.complaints import forget_warnings
 from langchain_reasc.exceptions import Undecided
 
 from .fakes import PROMPT_TOKENS, Reply, saying
@@ -72,7 +72,7 @@ COMPARED, LONGER = "answer='text'", "max_tokens=..."
 def test_how_to_get_votes_is_said_once_where_there_are_none(
     runner: Any, caplog: Any, replies: list[Reply], advice: list[str]
 ) -> None:
-    warn_once.cache_clear()
+    forget_warnings()
     asked = ReASCRunnable(model=saying(*replies))
     with caplog.at_level(logging.WARNING, "langchain_reasc"):
         [notice] = [one for one in runner.solve(asked, "q").notices if "cast no vote" in one]

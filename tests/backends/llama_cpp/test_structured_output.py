@@ -20,7 +20,7 @@ from backends.llama_cpp.tiny_gguf import write_tiny_model
 from backends.llama_cpp.tool_models import HERMES
 from langchain_reasc.answers import ToolVotes, extractor, schemas_of, vote_of
 from langchain_reasc.answers.calls import REFUSED_CALLS
-from langchain_reasc.complaints import warn_once
+from langchain_reasc.complaints import forget_warnings
 from langchain_reasc.exceptions import ConfigurationError
 
 
@@ -187,7 +187,7 @@ def test_binding_a_tool_names_the_keywords_that_its_calls_may_break(
 
         names: set[int] = Field(max_length=2)
 
-    warn_once.cache_clear()
+    forget_warnings()
     model.bind_tools([Tags, PersonDict, SCHEMA])
     assert not caplog.records
     bound = model.bind_tools([around(BROKEN["not"])], tool_choice="it")
