@@ -194,7 +194,7 @@ def front(*upstreams: str, **more: object) -> Iterator[tuple[str, int]]:
     for name, value in more.items():
         options += [f"--{name.replace('_', '-')}", *([] if value is None else [str(value)])]
     with (
-        tempfile.NamedTemporaryFile("w") as log,  # a pipe that nobody reads would fill, and stop the server
+        tempfile.NamedTemporaryFile("w") as log,  # the server drops lines of a pipe that nobody reads
         _process([sys.executable, "-c", _START, *options], stderr=log) as started,
     ):
         until = time.monotonic() + _STARTED_WITHIN
