@@ -273,12 +273,14 @@ def root_of(error: BaseException) -> BaseException:
 def reason_of(error: BaseException) -> str:
     """Return a word for why a model failed, for counting: ``timeout``, ``unreachable``, an HTTP status, or a class."""
     first = error.failures[0] if isinstance(error, SamplingError) and error.failures else error
+    status = getattr(first, "status_code", None) or getattr(getattr(first, "response", None), "status_code", None)
+    if isinstance(status, int):  # before the classes, as the errors of requests are of OSError
+        return str(status)
     if isinstance(first, core.ModelTimeoutError | TimeoutError):
         return "timeout"
     if isinstance(first, core.ModelConnectionError | OSError):
         return "unreachable"
-    status = getattr(first, "status_code", None)
-    return str(status) if isinstance(status, int) else type(first).__name__
+    return type(first).__name__
 
 
 def explains_itself(error: BaseException) -> bool:

@@ -6,9 +6,8 @@ from contextlib import suppress
 from typing import Any, Final
 
 import orjson
-from langchain_core.messages import AIMessage
 
-from langchain_reasc.answers import ending_of, finish_of
+from langchain_reasc.answers import ending_in, finish_of
 from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.files import parse_json
 from langchain_reasc.models.calls import CallJoiner, StreamedCall
@@ -179,8 +178,7 @@ class CallRepairer:
 
     def finish(self, finish_reason: Any = None) -> list[Json]:
         """Return the pieces that complete the calls. Without a finish reason, the response was not cut off."""
-        ended = AIMessage("", response_metadata={FINISH_REASON: finish_reason or "stop"})
-        self._joiner.finish(whole=ending_of(ended) == "whole")
+        self._joiner.finish(whole=ending_in({FINISH_REASON: finish_reason}) == "whole")
         texts = [(index, call.take()) for call, index in self._indices.items()]
         return [{"index": index, "function": {"arguments": text}} for index, text in texts if text]
 

@@ -330,7 +330,7 @@ class Router:
         """Whether a server outside ``tried`` takes requests of a scope."""
         return any(replica not in tried for replica in self._available(scope))
 
-    def rest(self, scope: str = "") -> "Rest":
+    def rest(self, scope: str = "") -> Rest:
         """Return how long the first server that takes requests of a scope again still rests."""
         now = self.clock()
         healths = min((one.healths(scope) for one in self.replicas), key=_rests_until)

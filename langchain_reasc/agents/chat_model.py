@@ -284,7 +284,9 @@ class ChatReASC(ChatModelAround):
     def _around(self, tools: Sequence[Any], inner: Runnable[Any, Any]) -> "ChatReASC":
         is_own = any(inner is leaf.model for leaf in leaves(self.sampled, {}))
         made = self if is_own else self.model_copy(update={"model": with_inner(self.sampled, inner)})
-        made._call_budget, made._bound_to_small, made._asked = self._call_budget, self._bound_to_small, self._asked
+        made._call_budget = self._call_budget
+        made._bound_to_small = self._bound_to_small
+        made._asked = self._asked
         return made._checking_calls(tools)
 
 

@@ -43,6 +43,7 @@ from langchain_reasc.answers.choices import chosen_letters
 from langchain_reasc.answers.endings import (
     FINISH_FIELDS,
     UnknownFinish,
+    ending_in,
     ending_of,
     failed_reason,
     finish_of,
@@ -126,6 +127,7 @@ __all__ = [
     "check_value",
     "choice",
     "chosen_letters",
+    "ending_in",
     "ending_of",
     "equivalent",
     "extractor",

@@ -8,25 +8,24 @@ from langchain_core.messages import AIMessage
 
 Ending = Literal["whole", "cut off", "filtered", "refused", "malformed call"]
 
+_FAILED = "error failed network_error server_error insufficient_system_resource"
+"""Words for a response that the server failed to generate."""
 _WORDS: dict[Ending, str] = {
     "refused": "refusal refused",
     "filtered": """content_filter content_filtered content-filter safety image_safety recitation blocklist
         prohibited_content spii language guardrail_intervened error_toxic model_armor sensitive moderation""",
     "malformed call": """malformed_function_call malformed_tool_call malformed_tool_use malformed_model_output
         unexpected_tool_call""",
-    "cut off": """length max_tokens max_output_tokens max_new_tokens max_length model_length
+    "cut off": f"""{_FAILED} length max_tokens max_output_tokens max_new_tokens max_length model_length
         model_context_window_exceeded context_length_exceeded token_limit time_limit limit time incomplete pause_turn
-        timeout error error_limit failed network_error server_error insufficient_system_resource
-        abort aborted cancelled canceled""",
+        timeout error_limit abort aborted cancelled canceled""",
 }
 """The providers' words for each ending. If a response has several endings, the first of these counts."""
 _ENDINGS = [(ending, frozenset(words.split())) for ending, words in _WORDS.items()]
-_FAILED = "error failed network_error server_error insufficient_system_resource"
-"""Words for a response that the server failed to generate."""
 _WHOLE = """stop stopped stop_sequence end eos eos_token endoftext end_turn end_of_turn complete completed finish
     finished done success tool_calls tool_call tool_use function_call"""
 _FAILURES = frozenset(_FAILED.split())
-_KNOWN = _FAILURES.union(_WHOLE.split(), *(words for _, words in _ENDINGS))
+_KNOWN = frozenset(_WHOLE.split()).union(*(words for _, words in _ENDINGS))
 _PENDING = "null none not_finished unfinished in_progress queued pending finish_reason_unspecified"
 """Words that some servers send in each event of a response that goes on, where OpenAI sends null."""
 _IS_PENDING = re.compile(rf"(?:{_PENDING.replace(' ', '|')})+")
@@ -50,7 +49,12 @@ not know nobody can say whether the response goes on."""
 
 def ending_of(message: AIMessage) -> Ending:
     """Return whether a response is whole, and if not, what ended it."""
-    reasons = set(finish_reasons(message.response_metadata))
+    return ending_in(message.response_metadata)
+
+
+def ending_in(metadata: Mapping[str, Any]) -> Ending:
+    """Return what the metadata of a response says of its end."""
+    reasons = set(finish_reasons(metadata))
     for ending, words in _ENDINGS:
         if not words.isdisjoint(reasons):
             return ending

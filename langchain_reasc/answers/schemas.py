@@ -443,8 +443,11 @@ def _bounded(kind: Any, exact: bool) -> Any:
         return isinstance(value, bool)
 
     own = {
-        **{"pattern": pattern, "patternProperties": pattern_properties, "additionalProperties": additional_properties},
-        **{"multipleOf": multiple_of, "uniqueItems": unique_items},
+        "pattern": pattern,
+        "patternProperties": pattern_properties,
+        "additionalProperties": additional_properties,
+        "multipleOf": multiple_of,
+        "uniqueItems": unique_items,
     }
     checks = {**kind.VALIDATORS, **own}
     types = kind.TYPE_CHECKER.redefine("boolean", is_boolean)  # it is asked of each unevaluated part

@@ -15,6 +15,7 @@ from langchain_reasc.exceptions import (
     ModelFileError,
     SamplingError,
     UnsupportedProcessorError,
+    reason_of,
 )
 from langchain_reasc.runnable.escalation import Asked, Large
 
@@ -52,7 +53,7 @@ def log_failure(large: Large, name: Asked, error: Exception) -> None:
         name: the model that failed.
         error: what it failed with.
     """
-    reason = _reason(error)
+    reason = reason_of(error)
     if name == "large":
         text = (
             f"the large model (escalate_to) failed ({reason}), so the small model answers, even if its votes differ; "
@@ -61,13 +62,6 @@ def log_failure(large: Large, name: Asked, error: Exception) -> None:
     else:
         text = f"the small model failed ({reason}), so the large model (escalate_to) answers"
     warn_once(f"{text}. failed_because in response_metadata['reasc'] says more", id(large.setup.model.origin))
-
-
-def _reason(error: Exception) -> str:
-    """Return the class of a failure, and the status that a server answered with."""
-    first = error.failures[0] if isinstance(error, SamplingError) and error.failures else error
-    status = getattr(first, "status_code", None) or getattr(getattr(first, "response", None), "status_code", None)
-    return type(first).__name__ if status is None else f"{type(first).__name__}, status {status}"
 
 
 def both_failed(small: Exception, large: Exception) -> Exception:

@@ -346,14 +346,17 @@ class Gateway:
         self._record_failed_model(won.message.response_metadata["reasc"])
         self.decided.append(Decided(time.time(), time.monotonic() - begun, won.call.model, account, client))
 
-    def _record_failed_model(self, told: Json) -> None:
-        """Log and count why one of two models failed, from the whole account of a vote."""
-        if (model := told.get("failed_model")) is None:
+    def _record_failed_model(self, account: Json) -> None:
+        """Log and count why one of two models failed, from the whole account of a vote.
+
+        The error's text is not logged, because the server may quote a prompt or a response in it.
+        """
+        model = account.get("failed_model")
+        if model is None:
             return
-        reason = told["failed_reason"]
+        reason = account["failed_reason"]
         self.metrics.record_model_failure(model, reason)
-        said = f"the {model} model failed ({reason}), so the other one answers: {told['failed_because']}"
-        self._failed_models.log(f"{model} {reason}", said)
+        self._failed_models.log(f"{model} {reason}", f"the {model} model failed ({reason}), so the other one answers")
 
     @asynccontextmanager
     async def _until_gone(

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from langchain_core.messages import AIMessage
 from langchain_reasc_openai.events import EventDecoder, Normalizer, is_of_function, parsed, text_in, usable
 
-from langchain_reasc.answers import UnknownFinish, ending_of, finish_of
+from langchain_reasc.answers import UnknownFinish, ending_in, finish_of
 from langchain_reasc_server.errors import Refused
 from langchain_reasc_server.events import Send
 from langchain_reasc_server.responses_request import flat_name, tools_in_namespaces
@@ -107,8 +106,7 @@ class ResponseWriter:
     @property
     def _incomplete(self) -> str | None:
         """Why the Response is incomplete, or None."""
-        ended = AIMessage("", response_metadata={"finish_reason": self._finish_reason})
-        return _INCOMPLETE.get(ending_of(ended))
+        return _INCOMPLETE.get(ending_in({"finish_reason": self._finish_reason}))
 
     def _opening_events(self) -> Iterator[bytes]:
         """Yield the first events, unless they were."""

@@ -111,6 +111,7 @@ def test_calls_of_tools_are_contested_too_and_what_is_not_voted_on_stays_with_th
         assert len(large.requests) == asked
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize(
     ("large", "reason"),
@@ -132,6 +133,20 @@ def test_the_small_model_answers_where_the_larger_one_fails_and_the_reply_says_s
         assert server.gateway.metrics.total("reasc_model_failures_total", model="large", reason=reason) == 2
         [logged] = [record for record in caplog.records if record.name.startswith("langchain_reasc_server")]
         assert logged.levelname == "ERROR" and f"({reason})" in logged.getMessage(), "once, and not for each request"
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("status", [400, 401, 500])
+def test_what_a_larger_model_s_server_quotes_is_not_logged(
+    status: int, streamed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def quotes(exchange: Exchange) -> None:
+        await exchange.refuse(status, f"cannot answer {exchange.question}")
+
+    question = [{"role": "user", "content": "a secret of 40 + 2"}]
+    with two(CONTESTED, quotes) as (server, _):
+        server.chat(stream=streamed, messages=question)
+    assert f"({status})" in caplog.text and "a secret" not in caplog.text
 
 
 @pytest.mark.full

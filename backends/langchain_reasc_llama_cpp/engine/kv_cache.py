@@ -256,11 +256,9 @@ class PromptCache:
 
     def _save(self, prompt: CachedPrompt) -> None:
         """Copy a prompt to main memory. If a window is shorter, drop the response: a copy continues only at its end."""
-        is_windowed = 0 < self._window < prompt.done
-        can_cut = (
-            prompt.length < prompt.done and self.cells.sequences_left and self._can_continue(prompt, prompt.length)
-        )
-        if is_windowed and can_cut:
+        has_response = prompt.length < prompt.done
+        can_cut = has_response and self.cells.sequences_left and self._can_continue(prompt, prompt.length)
+        if 0 < self._window < prompt.done and can_cut:
             self._cut_response(prompt)
         assert prompt.slot is not None
         if self._window:

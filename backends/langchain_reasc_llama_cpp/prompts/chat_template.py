@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -120,9 +121,10 @@ class ChatTemplate:
         more, with a number that stands nowhere else in its place.
         """
         doubtful = []
+        counts = Counter(message["content"].strip() for message in messages)
         for index, message in enumerate(messages):
             content = message["content"].strip()
-            is_certain = len(content) >= _LONG and content in text
+            is_certain = len(content) >= _LONG and text.count(content) >= counts[content]
             if content and not is_certain and "tool_calls" not in message:
                 doubtful.append(index)
         if not doubtful:

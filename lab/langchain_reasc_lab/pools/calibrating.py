@@ -1,16 +1,15 @@
 """Calibrate on a pool of recorded responses, with their scores under any measure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
-from langchain_core.messages import AIMessage
 from pydantic import ValidationError
 
-from langchain_reasc.answers import Form, ending_of, kind_of
+from langchain_reasc.answers import Form, ending_in, kind_of
 from langchain_reasc.calibration import (
     Calibration,
     Floats,
@@ -226,7 +225,7 @@ def _is_blank(response: PoolResponse) -> bool:
     reason = response.finish_reason
     if response.answer is not None or response.cut_off or reason in _CALLS:
         return False
-    return ending_of(AIMessage("", response_metadata={"finish_reason": reason})) == "whole"
+    return ending_in({"finish_reason": reason}) == "whole"
 
 
 def _span_measures(candidates: Sequence[Measure], spans: Sequence[Spans]) -> list[Measure]:
@@ -293,23 +292,38 @@ def calibrate_offline_on(
     numbers: dict[int, list[int]] = {}
     for question, number in (*firsts, *further):
         numbers.setdefault(question, []).append(number)
+    calibration = _fitted(pool, scores, numbers, measures, arrays, p_target=p_target, seed=seed, explained=explained)
+    if calibration.method != "offline":
+        raise CalibrationDataError(calibration.gate.closed_because or "labels determine no calibration")
+    return calibration
+
+
+def _fitted(
+    pool: Pool,
+    scores: PoolScores,
+    numbers: Mapping[int, Sequence[int]],
+    measures: Sequence[Measure],
+    arrays: Sequence[Floats],
+    *,
+    explained: bool = True,
+    **options: Any,
+) -> Calibration:
+    """Calibrate on these responses to each question, with their scores by each measure."""
     info = {one.signal: _provenance(pool, one) for one in measures}
     rows = [_observation(pool, scores, question, some, arrays) for question, some in numbers.items()]
     calibration = fit(
         rows,
         measures,
-        p_target=p_target,
         provenance={signal: {name: one[name] for name in ("top_k", "vocabulary_size")} for signal, one in info.items()},
-        fingerprint=_provenance(pool, measures[0])["fingerprint"],
-        seed=seed,
+        fingerprint=_provenance(pool, measures[0] if measures else Measure())["fingerprint"],
         explained=explained,
+        **options,
     )
-    if calibration.method != "offline":
-        raise CalibrationDataError(calibration.gate.closed_because or "labels determine no calibration")
     if not explained:
         return calibration
     drawn = [pool.questions[question].responses[number] for question, some in numbers.items() for number in some]
-    return with_expectation(calibration, rows, measures, budget=DEFAULT_BUDGET, cut_off=_cut_off_share(drawn))
+    cut_off = sum(one.answer is None and one.cut_off for one in drawn) / len(drawn)
+    return with_expectation(calibration, rows, measures, budget=DEFAULT_BUDGET, cut_off=cut_off)
 
 
 def _observation(
@@ -350,7 +364,8 @@ def calibrate_on_pool(
     Args:
         pool: recorded responses.
         spec: the measure; ``"auto"`` chooses it, or where too few are right, or wrong, takes the paper's score. In a
-            pool without token signals it learns how answers agree, and weighs no vote.
+            pool without token signals it learns how answers agree, and weighs no vote. Without labels, a response
+            counts as right if it agrees with the others.
         p_target: accuracy asked of what the gate accepts.
         seed: the seed of the folds.
         only: ids of the questions to calibrate on, in the order in which they are put into folds, whatever their order
@@ -368,8 +383,9 @@ def calibrate_on_pool(
     scores = PoolScores(pool)
     places = {question.id: at for at, question in enumerate(pool.questions)}
     chosen = [(places[id], pool.questions[places[id]].responses) for id in only or places if id in places]
-    if spec == "auto" and not scores.signals:
-        return _calibrate_by_agreement(pool, scores, chosen, seed)
+    is_labelled = any(response.correct is not None for _, responses in chosen for response in responses)
+    if not is_labelled or (spec == "auto" and not scores.signals):
+        return _calibrate_by_agreement(pool, scores, chosen, spec, seed)
     if spec == "auto" and not can_be_compared([bool(responses[0].correct) for _, responses in chosen]):
         spec = default_measure(scores.signals)
     return calibrate_offline_on(
@@ -385,16 +401,16 @@ def calibrate_on_pool(
 
 
 def _calibrate_by_agreement(
-    pool: Pool, scores: PoolScores, chosen: Sequence[tuple[int, Sequence[PoolResponse]]], seed: int
+    pool: Pool, scores: PoolScores, chosen: Sequence[tuple[int, Sequence[PoolResponse]]], spec: MeasureSpec, seed: int
 ) -> Calibration:
-    rows = [_observation(pool, scores, at, range(len(responses)), ()) for at, responses in chosen]
-    calibration = fit(rows, fingerprint=_provenance(pool, Measure())["fingerprint"], seed=seed)
-    cut_off = _cut_off_share([response for _, responses in chosen for response in responses])
-    return with_expectation(calibration, rows, (), budget=DEFAULT_BUDGET, cut_off=cut_off)
-
-
-def _cut_off_share(responses: Sequence[PoolResponse]) -> float:
-    return sum(one.answer is None and one.cut_off for one in responses) / len(responses)
+    if spec == "auto":
+        measures = scores.candidates() if scores.signals else []
+        arrays = [scores.array(measure) for measure in measures]
+    else:
+        measures = [_known_measure(pool, spec)]
+        arrays = [scores.array(spec)]
+    numbers = {at: range(len(responses)) for at, responses in chosen}
+    return _fitted(pool, scores, numbers, measures, arrays, seed=seed)
 
 
 def _recorded_measure(pool: Pool) -> Measure | None:

@@ -196,6 +196,11 @@ def test_a_system_message_that_is_left_out_goes_before_the_next_user_message(tem
     assert with_tools.startswith(f"[user]{text}\n\n# Tools") and with_tools.endswith("\n\nhi")
 
 
+def test_a_message_that_says_the_same_as_another_is_missed_too() -> None:
+    text = "Answer in one word, and in Estonian."
+    assert prompt(TWO_ROLES, [SystemMessage(text), HumanMessage(text)]) == f"[user]{text}\n\n{text}"
+
+
 @pytest.mark.parametrize(
     ("template", "messages", "says"),
     [

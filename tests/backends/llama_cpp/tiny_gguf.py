@@ -1,6 +1,6 @@
 """Writes tiny GGUFs with random weights: real files for llama.cpp, of a few hundred kB."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import gguf
@@ -11,6 +11,12 @@ CHATML = (
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 END, START = "<|im_end|>", "<|im_start|>"
+
+
+def random_weights(seed: int, scale: float) -> Callable[..., np.ndarray]:
+    """Return a function that draws weights of a shape."""
+    rng = np.random.default_rng(seed)
+    return lambda *shape: (rng.standard_normal(shape) * scale).astype(np.float32)
 
 
 def byte_alphabet() -> list[str]:
@@ -56,7 +62,6 @@ def write_tiny_model(
         sentencepiece: True writes Llama 2's kind of vocabulary, whose tokenizer puts a space before each text.
     """
     vocabulary, width, heads, layers = 259 + len(words), 32, 4, 2
-    rng = np.random.default_rng(seed)
     writer = begun(path, architecture, context=context, width=width, layers=layers, hidden=hidden)
     writer.add_head_count(heads)
     writer.add_head_count_kv(heads)
@@ -72,10 +77,7 @@ def write_tiny_model(
         writers = {float: writer.add_float32, int: writer.add_uint32, str: writer.add_string, bool: writer.add_bool}
         add = writers[type(value)]
         add(key, value)
-
-    def weights(*shape: int) -> np.ndarray:
-        return (rng.standard_normal(shape) * scale).astype(np.float32)
-
+    weights = random_weights(seed, scale)
     ones = np.ones(width, dtype=np.float32)
     # The first hidden value is a positive constant that no layer changes: a bias that output weights can use.
     embeddings = weights(vocabulary, width)
@@ -154,7 +156,6 @@ def finished(writer: gguf.GGUFWriter, path: Path) -> Path:
 def write_tiny_mamba(path: Path, *, seed: int = 0) -> Path:
     """A model whose memory is one state per sequence, not a cache of tokens; it never draws the end token."""
     vocabulary, width, layers, inner, state, rank, kernel = 259, 32, 2, 64, 8, 4, 4
-    rng = np.random.default_rng(seed)
     writer = begun(path, "mamba", context=1024, width=width, layers=layers, hidden=0)
     writer.add_head_count(0)
     writer.add_ssm_conv_kernel(kernel)
@@ -165,10 +166,7 @@ def write_tiny_mamba(path: Path, *, seed: int = 0) -> Path:
     writer.add_tokenizer_model("gpt2")
     add_tokens(writer)
     writer.add_chat_template(CHATML)
-
-    def weights(*shape: int) -> np.ndarray:
-        return (rng.standard_normal(shape) * 0.3).astype(np.float32)
-
+    weights = random_weights(seed, 0.3)
     ones = np.ones(width, dtype=np.float32)
     writer.add_tensor("token_embd.weight", weights(vocabulary, width))
     for layer in range(layers):
@@ -193,7 +191,6 @@ def write_tiny_mamba(path: Path, *, seed: int = 0) -> Path:
 def write_tiny_gemma(path: Path, *, window: int, seed: int = 0) -> Path:
     """A Gemma 3: five of its six layers attend to so many tokens only. It never draws the end token."""
     vocabulary, width, heads, layers, hidden = 259, 32, 4, 6, 64
-    rng = np.random.default_rng(seed)
     writer = begun(path, "gemma3", context=4096, width=width, layers=layers, hidden=hidden)
     writer.add_head_count(heads)
     writer.add_head_count_kv(heads)
@@ -204,10 +201,7 @@ def write_tiny_gemma(path: Path, *, window: int, seed: int = 0) -> Path:
     writer.add_tokenizer_model("gpt2")
     add_tokens(writer)
     writer.add_chat_template(CHATML)
-
-    def weights(*shape: int) -> np.ndarray:
-        return (rng.standard_normal(shape) * 0.4).astype(np.float32)
-
+    weights = random_weights(seed, 0.4)
     ones = np.ones(width, dtype=np.float32)
     writer.add_tensor("token_embd.weight", weights(vocabulary, width))
     for layer in range(layers):

@@ -459,6 +459,7 @@ def test_a_wrong_key_or_model_costs_a_question_one_request(face: Face, status: i
             assert len(script.requests) == question
 
 
+@pytest.mark.full
 def test_the_other_samples_begin_with_the_first_word_of_the_first_one_and_later_all_at_once(face: Face) -> None:
     async def slow(exchange: Exchange) -> None:
         await asyncio.sleep(0.3)
@@ -475,6 +476,7 @@ def test_the_other_samples_begin_with_the_first_word_of_the_first_one_and_later_
     assert max(script.times[4:]) - min(script.times[4:]) < 0.25
 
 
+@pytest.mark.full
 def test_a_first_request_that_is_silent_keeps_the_others_for_a_moment(face: Face) -> None:
     script = Script(silent, says("forty two"))
     with serving(script) as url, pool_of(url, timeout=5.0, retry=RetryPolicy(attempts=1)) as model:

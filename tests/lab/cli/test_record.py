@@ -141,6 +141,7 @@ def test_ctrl_c_in_the_middle_tells_what_was_spent_and_goes_on(data: Path) -> No
     assert held(out) == 10
 
 
+@pytest.mark.full
 def test_a_text_with_a_question_a_line_is_recorded_and_calibrated_on(tmp_path: Path) -> None:
     data = tmp_path / "questions.txt"
     data.write_text("".join(f"How many are {at} and {at}?\n" for at in range(20)) + "\nHow many are 1 and 1?\n")
@@ -160,6 +161,26 @@ def test_a_text_with_a_question_a_line_is_recorded_and_calibrated_on(tmp_path: P
     [labelled] = read_pool(pool).questions
     assert labelled.references == ("5",), "a text does not take labels away"
     assert "question_field" not in record(data, "--question-field", "q", code=1).stderr
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("options", [[], ["--signal", "token_logprob"], ["--method", "paper"]])
+def test_a_text_that_a_model_with_log_probabilities_answers_is_calibrated_on(
+    tmp_path: Path, options: list[str]
+) -> None:
+    pytest.importorskip("langchain_reasc_llama_cpp")
+    data, pool, out = tmp_path / "q.txt", tmp_path / "p.sqlite", tmp_path / "c.json"
+    cups = [f"Lena has {red} red cups and {red + 3} blue cups. How many cups does Lena have now?" for red in range(20)]
+    data.write_text("\n".join(cups))
+    reasc("record", data, "--out", pool, "--samples", 4, "--seed", 1)
+    paper = "--method" in options
+    told = reasc("pool", "calibrate", pool, "--out", out, *options, code=int(paper))
+    if paper:
+        assert "paper" in told.stderr and not out.exists()
+        return
+    calibration = load_calibration(out)
+    assert calibration.method == "consensus" and calibration.n == 20 and calibration.p_correct is None
+    assert calibration.fingerprint.model is not None
 
 
 @pytest.mark.parametrize("name", ["q.text", "q.txt.gz"])
