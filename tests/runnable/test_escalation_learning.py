@@ -148,10 +148,12 @@ def test_a_large_model_that_is_down_while_learning(runner: Any, logged: Any) -> 
     account = runner.account(reasc, "down")
     assert (account["answered_by"], account["reason"]) == ("small", "unanimous")
     assert "guarantee" not in account and "the large model failed" in account["notices"][0]
+    assert account["failed_reason"] == "unreachable" and "ConnectionError('down')" in account["failed_because"]
     with pytest.raises(Exception, match="down"):
         runner.invoke(pair(large=large, on_undecided="raise"), "down")
     assert learner(reasc).calibration is None
-    assert all("ConnectionError" in text for _, text in logged()), "nothing but that it failed"
+    (warned,) = [text for _, text in logged()]
+    assert "unreachable" in warned and "'down'" not in warned, "the reason, and not the words of the server"
 
 
 def test_where_nothing_can_be_admitted_the_large_model_answers_alone(runner: Any, logged: Any) -> None:
