@@ -1,8 +1,7 @@
 """Runs the measures and prints a table of each.
 
-python -m benchmarks                        all of them
-python -m benchmarks decode memory          some of them
-python -m benchmarks --quick                that everything runs, in a minute; the figures mean nothing
+python -m benchmarks all of them python -m benchmarks decode memory some of them python
+-m benchmarks --quick that everything runs, in a minute; the figures mean nothing
 """
 
 import argparse
@@ -47,7 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line asks for; returns 1 if a measure failed."""
     given = vars(_parser().parse_args(arguments))
     names, flash = given.pop("measures"), given.pop("flash_attn")
-    settings = Settings(**given, flash_attn=_FLASH[flash or ("auto" if given["n_gpu_layers"] else "off")])
+    settings = Settings(
+        **given,
+        flash_attn=_FLASH[flash or ("auto" if given["n_gpu_layers"] else "off")],
+    )
     print(describe_machine(settings), flush=True)
     if settings.quick:
         print("QUICK RUN: these figures mean nothing.", flush=True)
@@ -60,39 +62,83 @@ def main(arguments: Sequence[str] | None = None) -> int:
             failed = True
             traceback.print_exc()
             rows = [Row(name, None, note=f"failed: {error}".splitlines()[0])]
-        print(f"\n{name}, {time.monotonic() - begun:.0f} s\n\n{render(rows)}", flush=True)
+        print(
+            f"\n{name}, {time.monotonic() - begun:.0f} s\n\n{render(rows)}", flush=True
+        )
     return int(failed)
 
 
 def measured(name: str, settings: Settings) -> list[Row]:
-    """Each thread that ever called llama.cpp leaves its OpenMP team behind, and too many of them halve the speed."""
+    """Each thread that ever called llama.cpp leaves its OpenMP team behind, and too
+    many of them halve the speed.
+    """
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(rows_of, MEASURES[name], settings).result()
 
 
 def _measure(name: str) -> str:
     if name not in MEASURES:
-        raise argparse.ArgumentTypeError(f"unknown measure {name!r}; choose from {', '.join(MEASURES)}")
+        raise argparse.ArgumentTypeError(
+            f"unknown measure {name!r}; choose from {', '.join(MEASURES)}"
+        )
     return name
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description="Measures the llama.cpp backend beside its peers."
+        prog="python -m benchmarks",
+        description="Measures the llama.cpp backend beside its peers.",
     )
     add, names = parser.add_argument, ", ".join(MEASURES)
-    add("measures", nargs="*", type=_measure, metavar="MEASURE", help=f"some of {names}; default: all")
-    add("--quick", action="store_true", help="a small model and one round: shows that everything runs")
-    add("--rounds", type=int, help="rounds of every measure, instead of what each thinks right")
-    add("--threads", type=int, default=default_threads(), help="CPU threads of everybody (%(default)s)")
-    add("--shipped-threads", type=int, default=1, help="the same on the shipped model (%(default)s)")
+    add(
+        "measures",
+        nargs="*",
+        type=_measure,
+        metavar="MEASURE",
+        help=f"some of {names}; default: all",
+    )
+    add(
+        "--quick",
+        action="store_true",
+        help="a small model and one round: shows that everything runs",
+    )
+    add(
+        "--rounds",
+        type=int,
+        help="rounds of every measure, instead of what each thinks right",
+    )
+    add(
+        "--threads",
+        type=int,
+        default=default_threads(),
+        help="CPU threads of everybody (%(default)s)",
+    )
+    add(
+        "--shipped-threads",
+        type=int,
+        default=1,
+        help="the same on the shipped model (%(default)s)",
+    )
     gpu = "layers on a GPU, for everybody; -1 for all. Needs llama-cpp-python built for it, and so a --llama-server"
     add("--n-gpu-layers", type=int, default=0, help=gpu)
     flash = "for everybody; default: off on a processor, where llama.cpp is slower with it, auto on a GPU"
     add("--flash-attn", choices=_FLASH, help=flash)
-    add("--quantization", choices=QUANTIZATIONS, default="Q4_0", help="of the random model (%(default)s)")
-    add("--folder", type=Path, help="where random models are kept; default: a temporary folder")
-    add("--llama-server", type=Path, help="an executable to measure instead of the xllamacpp wheel's")
+    add(
+        "--quantization",
+        choices=QUANTIZATIONS,
+        default="Q4_0",
+        help="of the random model (%(default)s)",
+    )
+    add(
+        "--folder",
+        type=Path,
+        help="where random models are kept; default: a temporary folder",
+    )
+    add(
+        "--llama-server",
+        type=Path,
+        help="an executable to measure instead of the xllamacpp wheel's",
+    )
     other = "another build's shared libraries, of the same version of llama-cpp-python, for the measure 'builds'"
     add("--other-build", type=Path, metavar="FOLDER", help=other)
     return parser

@@ -1,13 +1,16 @@
-"""What ReASC costs in an agent: samples, tokens as they are counted, runs in a trace, and time.
+"""What ReASC costs in an agent: samples, tokens as they are counted, runs in a trace,
+and time.
 
 python -m benchmarks.agents             all tables
 python -m benchmarks.agents --quick     one round: that everything runs
 
-The same agent four times: as it is, with a node that is a ReASCRunnable, with ChatReASC as its model, and with
-ReASCMiddleware. Its model calls a tool, and then says in a text what came of it. All responses agree.
+The same agent four times: as it is, with a node that is a ReASCRunnable, with ChatReASC
+as its model, and with ReASCMiddleware. Its model calls a tool, and then says in a text
+what came of it. All responses agree.
 
-Last, runs of an agent whose model gives up in a text in one response of five, where it should call the tool: how many
-runs end so, and how many samples they take, by what is put to the vote. The model is seeded.
+Last, runs of an agent whose model gives up in a text in one response of five, where it
+should call the tool: how many runs end so, and how many samples they take, by what is
+put to the vote. The model is seeded.
 """
 
 import argparse
@@ -49,7 +52,9 @@ def multiply(a: int, b: int) -> int:
 
 
 class Provider(BaseChatModel):
-    """A model whose responses cost 120 tokens each and take as long as they are told to, with its provider's books."""
+    """A model whose responses cost 120 tokens each and take as long as they are told
+    to, with its provider's books.
+    """
 
     seconds: float = 0.0
     books: list[int] = Field(default_factory=list)
@@ -58,16 +63,32 @@ class Provider(BaseChatModel):
     def _llm_type(self) -> str:
         return "provider"
 
-    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, AIMessage]:
+    def bind_tools(
+        self, tools: Sequence[Any], **kwargs: Any
+    ) -> Runnable[Any, AIMessage]:
         return self.bind(tools=["multiply"])
 
     def _generate(
-        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: Any = None,
+        **kwargs: Any,
     ) -> ChatResult:
         time.sleep(self.seconds)
         self.books.append(USAGE["total_tokens"])
         ends = isinstance(messages[-1], ToolMessage)
-        calls = [] if ends else [{"name": "multiply", "args": {"a": 6, "b": 7}, "id": f"call-{len(self.books)}"}]
+        calls = (
+            []
+            if ends
+            else [
+                {
+                    "name": "multiply",
+                    "args": {"a": 6, "b": 7},
+                    "id": f"call-{len(self.books)}",
+                }
+            ]
+        )
         message = AIMessage(
             "The answer is 42." if ends else "",
             tool_calls=calls,
@@ -78,18 +99,30 @@ class Provider(BaseChatModel):
 
 
 class Hesitant(Provider):
-    """A provider's model that gives up in a text, in one response of five, instead of calling the tool."""
+    """A provider's model that gives up in a text, in one response of five, instead of
+    calling the tool.
+    """
 
     seed: int = 0
 
     def _generate(
-        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: Any = None,
+        **kwargs: Any,
     ) -> ChatResult:
         result = super()._generate(messages, stop, run_manager, **kwargs)
         called = result.generations[0].message
-        if isinstance(called, AIMessage) and called.tool_calls and Random(kwargs["seed"]).random() < GIVES_UP:
+        if (
+            isinstance(called, AIMessage)
+            and called.tool_calls
+            and Random(kwargs["seed"]).random() < GIVES_UP
+        ):
             result.generations[0] = ChatGeneration(
-                message=called.model_copy(update={"content": "I cannot tell.", "tool_calls": []})
+                message=called.model_copy(
+                    update={"content": "I cannot tell.", "tool_calls": []}
+                )
             )
         return result
 
@@ -100,7 +133,9 @@ def agents(model: Provider) -> dict[str, Runnable[Any, Any]]:
         "plain": create_agent(model, [multiply]),
         "ReASCRunnable": _graph(ReASCRunnable(model=model.bind_tools([multiply]))),
         "ChatReASC": create_agent(ChatReASC(model=model), [multiply]),
-        "ReASCMiddleware": create_agent(model, [multiply], middleware=[ReASCMiddleware()]),
+        "ReASCMiddleware": create_agent(
+            model, [multiply], middleware=[ReASCMiddleware()]
+        ),
         "the same, multiply is read-only": create_agent(
             model, [multiply], middleware=[ReASCMiddleware(read_only=["multiply"])]
         ),
@@ -108,18 +143,26 @@ def agents(model: Provider) -> dict[str, Runnable[Any, Any]]:
 
 
 def counted(model: Provider, agent: Runnable[Any, Any]) -> list[int]:
-    """Samples, tokens by the provider's books and by LangChain's handler, and runs: of models, and of samples."""
+    """Samples, tokens by the provider's books and by LangChain's handler, and runs: of
+    models, and of samples.
+    """
     model.books.clear()
     usage, collected = UsageMetadataCallbackHandler(), RunCollectorCallbackHandler()
     agent.invoke(ASKED, {"callbacks": [usage, collected]})
     told = sum(bill["total_tokens"] for bill in usage.usage_metadata.values())
-    kinds = Counter(_kind(run) for root in collected.traced_runs for run in _below(root))
+    kinds = Counter(
+        _kind(run) for root in collected.traced_runs for run in _below(root)
+    )
     return [len(model.books), sum(model.books), told, kinds["model"], kinds["sample"]]
 
 
 def call_or_finish(request: Any, first: AIMessage) -> bool:
-    """Put a first response to the vote that calls a tool, or that comes before any tool has answered."""
-    return bool(first.tool_calls) or not any(message.type == "tool" for message in request.messages)
+    """Put a first response to the vote that calls a tool, or that comes before any tool
+    has answered.
+    """
+    return bool(first.tool_calls) or not any(
+        message.type == "tool" for message in request.messages
+    )
 
 
 VOTES: Final[dict[str, dict[str, Any]]] = {
@@ -130,12 +173,16 @@ VOTES: Final[dict[str, dict[str, Any]]] = {
 
 
 def gave_up(runs: int) -> Iterator[tuple[str, float, float]]:
-    """Yield what is put to the vote, the share of the runs that end without a call of the tool, and samples a run."""
+    """Yield what is put to the vote, the share of the runs that end without a call of
+    the tool, and samples a run.
+    """
     for name, options in VOTES.items():
         ended, samples = 0, 0
         for run in range(runs):
             model = Hesitant(seed=1000 * run)
-            agent: Any = create_agent(model, [multiply], middleware=[ReASCMiddleware(**options)])
+            agent: Any = create_agent(
+                model, [multiply], middleware=[ReASCMiddleware(**options)]
+            )
             state = agent.invoke(ASKED)
             ended += not any(message.type == "tool" for message in state["messages"])
             samples += len(model.books)
@@ -144,17 +191,27 @@ def gave_up(runs: int) -> Iterator[tuple[str, float, float]]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print all tables; returns 1 if a handler counts other tokens than the provider."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.agents", description="What ReASC costs in an agent.")
-    parser.add_argument("--quick", action="store_true", help="one round: shows that everything runs")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.agents", description="What ReASC costs in an agent."
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="one round: shows that everything runs"
+    )
     quick = parser.parse_args(arguments).quick
     model = Provider()
     figures = {name: counted(model, agent) for name, agent in agents(model).items()}
-    print("| an agent's run | samples | tokens billed | tokens counted | model runs | sample steps |")
+    print(
+        "| an agent's run | samples | tokens billed | tokens counted | model runs | "
+        "sample steps |"
+    )
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
     for name, row in figures.items():
         print(f"| {name} | {' | '.join(f'{figure:,}' for figure in row)} |")
     print(f"\n{render(_times(1, RESPONSE / 20) if quick else _times(15, RESPONSE))}")
-    print("\n| put to the vote | runs that end without the tool | samples a run |\n| --- | ---: | ---: |")
+    print(
+        "\n| put to the vote | runs that end without the tool | samples a run |\n| --- "
+        "| ---: | ---: |"
+    )
     for name, ended, samples in gave_up(4 if quick else 200):
         print(f"| {name} | {ended:.1%} | {samples:.1f} |")
     return int(any(row[1] != row[2] for row in figures.values()))
@@ -163,10 +220,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _times(rounds: int, response: float) -> Iterator[Row]:
     for name, model, unit, scale in (
         ("a response takes no time, ms", Provider(), "ms", 1e3),
-        (f"a response takes {response:g} s, in responses", Provider(seconds=response), "", 1 / response),
+        (
+            f"a response takes {response:g} s, in responses",
+            Provider(seconds=response),
+            "",
+            1 / response,
+        ),
     ):
-        turns = {form: partial(_time, agent, scale) for form, agent in agents(model).items()}
-        for form, figures in interleaved(turns, rounds=rounds if unit else min(rounds, 5)).items():
+        turns = {
+            form: partial(_time, agent, scale) for form, agent in agents(model).items()
+        }
+        for form, figures in interleaved(
+            turns, rounds=rounds if unit else min(rounds, 5)
+        ).items():
             yield Row(f"{form}; {name}", Spread.of(figures))
 
 
@@ -198,7 +264,11 @@ def _below(run: Run) -> Iterator[Run]:
 def _kind(run: Run) -> str:
     if run.run_type in ("llm", "chat_model"):
         return "model"
-    return "sample" if any(tag.startswith("reasc:sample:") for tag in run.tags or []) else "other"
+    return (
+        "sample"
+        if any(tag.startswith("reasc:sample:") for tag in run.tags or [])
+        else "other"
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
-"""The floor: ``llama_decode`` and ``llama_sampler_sample`` through llama_cpp's bindings, and nothing else.
+"""The floor: ``llama_decode`` and ``llama_sampler_sample`` through llama_cpp's
+bindings, and nothing else.
 
-n sequences share one prompt, as in ``llama.cpp/examples/batched``. No text, no end tokens, no confidence.
+n sequences share one prompt, as in ``llama.cpp/examples/batched``. No text, no end
+tokens, no confidence.
 """
 
 import ctypes
@@ -24,10 +26,19 @@ _PROMPT: Final = 0  # the sequence that holds the prompt; 1 to n continue it
 
 
 class BareLoop:
-    """A model and a context with a unified KV cache, used from one thread, until its process ends."""
+    """A model and a context with a unified KV cache, used from one thread, until its
+    process ends.
+    """
 
     def __init__(
-        self, path: Path, *, sequences: int, cells: int, threads: int, n_gpu_layers: int, flash_attn: bool | None
+        self,
+        path: Path,
+        *,
+        sequences: int,
+        cells: int,
+        threads: int,
+        n_gpu_layers: int,
+        flash_attn: bool | None,
     ) -> None:
         """Load.
 
@@ -46,7 +57,9 @@ class BareLoop:
         model_parameters = llama_cpp.llama_model_default_params()
         model_parameters.n_gpu_layers = n_gpu_layers
         model_parameters.use_extra_bufts = may_repack(llama_cpp, read_header(path))
-        model: Any = llama_cpp.llama_model_load_from_file(str(path).encode(), model_parameters)
+        model: Any = llama_cpp.llama_model_load_from_file(
+            str(path).encode(), model_parameters
+        )
         parameters = llama_cpp.llama_context_default_params()
         parameters.n_ctx = cells
         parameters.n_batch = parameters.n_ubatch = _BATCH
@@ -55,15 +68,22 @@ class BareLoop:
         parameters.flash_attn_type = -1 if flash_attn is None else int(flash_attn)
         parameters.kv_unified = True
         parameters.no_perf = True
-        self._context: Any = llama_cpp.llama_init_from_model(model, parameters) if model else None
+        self._context: Any = (
+            llama_cpp.llama_init_from_model(model, parameters) if model else None
+        )
         if not self._context:
-            raise RuntimeError(f"llama.cpp cannot load {path} with {cells:,} cells for {sequences} sequences")
+            raise RuntimeError(
+                f"llama.cpp cannot load {path} with {cells:,} cells for {sequences} "
+                "sequences"
+            )
         self._memory = llama_cpp.llama_get_memory(self._context)
         self._sequences, self._last_prompt_token, self._prompt_tokens = sequences, 0, 0
         self._batch = llama_cpp.llama_batch_init(_BATCH, 0, 1)
         self._tokens = np.ctypeslib.as_array(self._batch.token, shape=(_BATCH,))
         self._positions = np.ctypeslib.as_array(self._batch.pos, shape=(_BATCH,))
-        self._wanted = np.ctypeslib.as_array(ctypes.cast(self._batch.logits, ctypes.POINTER(ctypes.c_int8)), (_BATCH,))
+        self._wanted = np.ctypeslib.as_array(
+            ctypes.cast(self._batch.logits, ctypes.POINTER(ctypes.c_int8)), (_BATCH,)
+        )
         np.ctypeslib.as_array(self._batch.n_seq_id, shape=(_BATCH,))[:] = 1
 
     def build(self) -> str:
@@ -71,7 +91,8 @@ class BareLoop:
         return str(llama_cpp.llama_print_system_info().decode()).rstrip(" |")
 
     def prefill_rate(self, prompt: Sequence[int], *, idle: Sequence[int] = ()) -> float:
-        """Put a prompt into the cache, in place of all it held; returns tokens per second.
+        """Put a prompt into the cache, in place of all it held; returns tokens per
+        second.
 
         Args:
             prompt: what sequences continue.
@@ -83,16 +104,24 @@ class BareLoop:
         return len(prompt) / seconds(lambda: self._put(prompt, _PROMPT))
 
     def rate(self, n: int, tokens: int) -> float:
-        """Generate ``tokens`` for each of n sequences of the prompt; returns tokens per second.
+        """Generate ``tokens`` for each of n sequences of the prompt; returns tokens per
+        second.
 
-        The clock starts with the logits of the prompt at hand, as a prompt cache gives them: of those before, only the
-        prompt is left, and its last token is decoded again.
+        The clock starts with the logits of the prompt at hand, as a prompt cache gives
+        them: of those before, only the prompt is left, and its last token is decoded
+        again.
         """
         for sequence in range(1, self._sequences + 1):
             llama_cpp.llama_memory_seq_rm(self._memory, sequence, -1, -1)
-        llama_cpp.llama_memory_seq_rm(self._memory, _PROMPT, self._prompt_tokens - 1, -1)
+        llama_cpp.llama_memory_seq_rm(
+            self._memory, _PROMPT, self._prompt_tokens - 1, -1
+        )
         self._own([_PROMPT])
-        self._tokens[0], self._positions[0], self._wanted[0] = self._last_prompt_token, self._prompt_tokens - 1, 1
+        self._tokens[0], self._positions[0], self._wanted[0] = (
+            self._last_prompt_token,
+            self._prompt_tokens - 1,
+            1,
+        )
         self._decode(1)
         return n * tokens / seconds(lambda: self._generate(n, tokens))
 
@@ -135,7 +164,9 @@ class BareLoop:
 
 
 def _chain(seed: int) -> Any:
-    chain = llama_cpp.llama_sampler_chain_init(llama_cpp.llama_sampler_chain_default_params())
+    chain = llama_cpp.llama_sampler_chain_init(
+        llama_cpp.llama_sampler_chain_default_params()
+    )
     for sampler in (
         llama_cpp.llama_sampler_init_top_k(SAMPLING["top_k"]),
         llama_cpp.llama_sampler_init_top_p(SAMPLING["top_p"], 1),

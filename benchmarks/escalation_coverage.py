@@ -1,10 +1,12 @@
 """Whether escalation keeps its promise: ``python -m benchmarks.escalation_coverage``.
 
-In a made-up world, questions are of several kinds; the answers of both models to a question of one kind are drawn
-independently, so that the true rate of contradictions of every rule is known. A run learns from the first question on,
-as live, by the loop that replays recordings. In a stationary world at most 5 % of runs may ever admit a rule that
-contradicts the large model on more questions than ``--within`` allows. In the others, a model or the order changes
-midway; there it counts how soon the rule is closed. A thousand runs of all worlds take some 20 minutes on two cores.
+In a made-up world, questions are of several kinds; the answers of both models to a
+question of one kind are drawn independently, so that the true rate of contradictions of
+every rule is known. A run learns from the first question on, as live, by the loop that
+replays recordings. In a stationary world at most 5 % of runs may ever admit a rule that
+contradicts the large model on more questions than ``--within`` allows. In the others, a
+model or the order changes midway; there it counts how soon the rule is closed. A
+thousand runs of all worlds take some 20 minutes on two cores.
 """
 
 import os
@@ -31,7 +33,8 @@ _SPREAD: Final = 1.0  # of scores
 
 
 class Kind(NamedTuple):
-    """A kind of question. Each model answers A or B, or something that it never says again.
+    """A kind of question. Each model answers A or B, or something that it never says
+    again.
 
     Attributes:
         share: the share of questions.
@@ -51,7 +54,8 @@ class World:
     """Questions of several kinds.
 
     Attributes:
-        kinds: the kinds; what they leave of the shares are questions to which both models always answer A.
+        kinds: the kinds; what they leave of the shares are questions to which both
+            models always answer A.
         then: the kinds after the change; empty for a stationary world.
         scored: whether scores are read.
     """
@@ -62,7 +66,9 @@ class World:
 
 
 def worlds(within: float) -> dict[str, World]:
-    """Return the worlds by name; several have a rate of contradictions of exactly ``within``."""
+    """Return the worlds by name; several have a rate of contradictions of exactly
+    ``within``.
+    """
     w, sure = within, (1.0, 0.0)
     wrong = (0.0, 1.0)
     even = (0.5, 0.5)
@@ -74,19 +80,37 @@ def worlds(within: float) -> dict[str, World]:
         "far above it": World([Kind(4 * w, wrong, sure), Kind(0.3, (0.4, 0.0), sure)]),
         "2 votes at the bound": World([Kind(w / 0.49, (0.3, 0.7), sure)]),
         "1 vote at the bound": World([Kind(4 * w, (0.75, 0.0), sure)]),
-        "small right, large wrong": World([Kind(w, sure, wrong), Kind(0.2, (0.5, 0.3), sure)]),
-        "the same errors": World([Kind(0.3, (0.2, 0.8), (0.3, 0.7)), Kind(w / 2, wrong, sure)]),
-        "large differs from itself": World([Kind(0.5, (0.7, 0.3), even), Kind(w / 2, wrong, sure)]),
-        "yes or no": World([Kind(4 * w, even, (0.9, 0.1)), Kind(0.3, (0.9, 0.1), (0.95, 0.05))]),
-        "answers that never agree": World([Kind(1 - w, (0.0, 0.0), (0.0, 0.0)), Kind(w, (0.0, 0.0), sure)]),
+        "small right, large wrong": World(
+            [Kind(w, sure, wrong), Kind(0.2, (0.5, 0.3), sure)]
+        ),
+        "the same errors": World(
+            [Kind(0.3, (0.2, 0.8), (0.3, 0.7)), Kind(w / 2, wrong, sure)]
+        ),
+        "large differs from itself": World(
+            [Kind(0.5, (0.7, 0.3), even), Kind(w / 2, wrong, sure)]
+        ),
+        "yes or no": World(
+            [Kind(4 * w, even, (0.9, 0.1)), Kind(0.3, (0.9, 0.1), (0.95, 0.05))]
+        ),
+        "answers that never agree": World(
+            [Kind(1 - w, (0.0, 0.0), (0.0, 0.0)), Kind(w, (0.0, 0.0), sure)]
+        ),
         "scores tell": World([Kind(4 * w, wrong, sure, -2.0)], scored=True),
         "scores tell nothing, at the bound": World([Kind(w, wrong, sure)], scored=True),
         "scores tell nothing": World([Kind(2 * w, wrong, sure)], scored=True),
         "scores mislead": World([Kind(w, wrong, sure, 2.0)], scored=True),
-        "scores at the bound": World([Kind(4 * w, (0.0, 0.0), sure, -0.5)], scored=True),
-        "the small model gets worse": World([Kind(w / 5, wrong, sure)], then=[Kind(4 * w, wrong, sure)]),
-        "the large model changes": World([Kind(w / 5, wrong, sure)], then=[Kind(2 * w, sure, wrong)]),
-        "easy questions first": World([], then=[Kind(3 * w, wrong, sure), Kind(0.3, (0.5, 0.2), sure)]),
+        "scores at the bound": World(
+            [Kind(4 * w, (0.0, 0.0), sure, -0.5)], scored=True
+        ),
+        "the small model gets worse": World(
+            [Kind(w / 5, wrong, sure)], then=[Kind(4 * w, wrong, sure)]
+        ),
+        "the large model changes": World(
+            [Kind(w / 5, wrong, sure)], then=[Kind(2 * w, sure, wrong)]
+        ),
+        "easy questions first": World(
+            [], then=[Kind(3 * w, wrong, sure), Kind(0.3, (0.5, 0.2), sure)]
+        ),
     }
 
 
@@ -102,7 +126,9 @@ def contradictions(kinds: Sequence[Kind], rule: StoppingRule) -> float:
 
 
 def excess(kinds: Sequence[Kind], rule: StoppingRule) -> float:
-    """Return how much more often the answer differs from the large model's than the large model's own."""
+    """Return how much more often the answer differs from the large model's than the
+    large model's own.
+    """
 
     def of(kind: Kind) -> float:
         (a, b), (large_a, large_b) = kind.small, kind.large
@@ -110,18 +136,26 @@ def excess(kinds: Sequence[Kind], rule: StoppingRule) -> float:
         other = 1 - a - b if votes == 1 else 0.0
         return a**votes * (1 - large_a) + b**votes * (1 - large_b) + other
 
-    itself = sum(kind.share * (1 - kind.large[0] ** 2 - kind.large[1] ** 2) for kind in kinds)
-    return sum(kind.share * _confident(rule, kind) * of(kind) for kind in kinds) - itself
+    itself = sum(
+        kind.share * (1 - kind.large[0] ** 2 - kind.large[1] ** 2) for kind in kinds
+    )
+    return (
+        sum(kind.share * _confident(rule, kind) * of(kind) for kind in kinds) - itself
+    )
 
 
 def cost(kinds: Sequence[Kind], rule: StoppingRule | None) -> float:
-    """Return what a question costs by a rule, in answers of the large model; None: by the large model alone."""
+    """Return what a question costs by a rule, in answers of the large model; None: by
+    the large model alone.
+    """
     if rule is None:
         return 1.0
 
     def of(kind: Kind) -> float:
         (a, b), votes = kind.small, _votes(rule)
-        samples = 1 + sum(a**equal + b**equal if equal > 1 else 1.0 for equal in range(1, votes))
+        samples = 1 + sum(
+            a**equal + b**equal if equal > 1 else 1.0 for equal in range(1, votes)
+        )
         accepted = a**votes + b**votes if votes > 1 else _confident(rule, kind)
         return PRICE * samples + 1 - accepted
 
@@ -129,7 +163,10 @@ def cost(kinds: Sequence[Kind], rule: StoppingRule | None) -> float:
 
 
 def _completed(kinds: Sequence[Kind]) -> list[Kind]:
-    return [*kinds, Kind(max(0.0, 1 - sum(kind.share for kind in kinds)), (1.0, 0.0), (1.0, 0.0))]
+    return [
+        *kinds,
+        Kind(max(0.0, 1 - sum(kind.share for kind in kinds)), (1.0, 0.0), (1.0, 0.0)),
+    ]
 
 
 def _votes(rule: StoppingRule) -> int:
@@ -138,13 +175,19 @@ def _votes(rule: StoppingRule) -> int:
 
 def _confident(rule: StoppingRule, kind: Kind) -> float:
     """Return how likely the first response is confident enough for the rule."""
-    return float(norm.sf(rule.threshold, kind.score, _SPREAD)) if isinstance(rule, FirstConfident) else 1.0
+    return (
+        float(norm.sf(rule.threshold, kind.score, _SPREAD))
+        if isinstance(rule, FirstConfident)
+        else 1.0
+    )
 
 
 def drawn_question(kinds: Sequence[Kind], rng: np.random.Generator) -> JoinedQuestion:
     """Draw a question with the responses of both models."""
     every = _completed(kinds)
-    kind = every[int(np.searchsorted(np.cumsum([one.share for one in every]), rng.random()))]
+    kind = every[
+        int(np.searchsorted(np.cumsum([one.share for one in every]), rng.random()))
+    ]
     score = float(rng.normal(kind.score, _SPREAD))
 
     def answered(model: str, number: int) -> Answered:
@@ -153,16 +196,19 @@ def drawn_question(kinds: Sequence[Kind], rng: np.random.Generator) -> JoinedQue
         return Answered(answer, True, PRICE if model == "small" else 1.0, score)
 
     return JoinedQuestion(
-        tuple(answered("small", number) for number in range(_DRAWN)), tuple(answered("large", at) for at in range(2))
+        tuple(answered("small", number) for number in range(_DRAWN)),
+        tuple(answered("large", at) for at in range(2)),
     )
 
 
 def learning(
     kinds: Sequence[Kind], questions: int, known: Escalation, rng: np.random.Generator
 ) -> Iterator[tuple[Escalation, float, bool]]:
-    """Answer questions as live, and yield what is known after each, what it cost, and whether it was shadowed.
+    """Answer questions as live, and yield what is known after each, what it cost, and
+    whether it was shadowed.
 
-    Nothing is learned from a question that is not shadowed, so that only its mean cost is taken.
+    Nothing is learned from a question that is not shadowed, so that only its mean cost
+    is taken.
     """
     for _ in range(questions):
         number = rng.random()
@@ -180,10 +226,11 @@ class Run(NamedTuple):
     Attributes:
         admitted: whether any rule was ever admitted.
         above: whether one was whose true rate of contradictions is the bound or more.
-        beyond: whether one was whose answer differs so much more often than the large model's own.
+        beyond: whether one was whose answer differs so much more often than the large
+            model's own.
         cost: the mean cost of a question, in answers of the large model.
-        audits: shadowed questions after the change until no bad rule decides; None if that did not come, NaN if none
-            decided at the change.
+        audits: shadowed questions after the change until no bad rule decides; None if
+            that did not come, NaN if none decided at the change.
         questions: all questions until then.
     """
 
@@ -207,7 +254,9 @@ def run(name: str, seed: int, *, within: float, questions: int, after: int) -> R
         spent += paid
         if not shadowed:
             continue
-        now = frozenset(rule for rule, one in known.tested.items() if one.admitted is not None)
+        now = frozenset(
+            rule for rule, one in known.tested.items() if one.admitted is not None
+        )
         for rule in (known.rule_named(one) for one in now - before):
             admitted = True
             above |= contradictions(world.kinds, rule) >= within - 1e-12
@@ -217,7 +266,9 @@ def run(name: str, seed: int, *, within: float, questions: int, after: int) -> R
     if not world.then or not _bad(known, world.then):
         return found
     audits = 0
-    for at, (then, _, shadowed) in enumerate(learning(world.then, after, known, rng), start=1):
+    for at, (then, _, shadowed) in enumerate(
+        learning(world.then, after, known, rng), start=1
+    ):
         audits += shadowed
         if shadowed and not _bad(then, world.then):
             return found._replace(audits=audits, questions=at)
@@ -226,53 +277,100 @@ def run(name: str, seed: int, *, within: float, questions: int, after: int) -> R
 
 def _bad(known: Escalation, kinds: Sequence[Kind]) -> bool:
     """Return whether a rule decides that contradicts more often than is allowed."""
-    return known.rule is not None and contradictions(kinds, known.rule_named(known.rule)) > known.within
+    return (
+        known.rule is not None
+        and contradictions(kinds, known.rule_named(known.rule)) > known.within
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line asks for."""
     parser = parser_of("escalation_coverage", __doc__)
-    parser.add_argument("--runs", type=int, default=1000, help="of each world (%(default)s)")
-    parser.add_argument("--questions", type=int, default=600, help="of each run (%(default)s)")
-    parser.add_argument("--after", type=int, default=2000, help="questions after a change (%(default)s)")
-    parser.add_argument("--within", type=float, default=0.05, help="the bound (%(default)s)")
-    parser.add_argument("--worlds", nargs="+", choices=worlds(0.05), metavar="NAME", help="some of them alone")
-    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="at once (%(default)s)")
+    parser.add_argument(
+        "--runs", type=int, default=1000, help="of each world (%(default)s)"
+    )
+    parser.add_argument(
+        "--questions", type=int, default=600, help="of each run (%(default)s)"
+    )
+    parser.add_argument(
+        "--after", type=int, default=2000, help="questions after a change (%(default)s)"
+    )
+    parser.add_argument(
+        "--within", type=float, default=0.05, help="the bound (%(default)s)"
+    )
+    parser.add_argument(
+        "--worlds",
+        nargs="+",
+        choices=worlds(0.05),
+        metavar="NAME",
+        help="some of them alone",
+    )
+    parser.add_argument(
+        "--processes", type=int, default=os.cpu_count(), help="at once (%(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(arguments)
     print(
-        f"{given.runs} runs of {given.questions} questions in each world, within {given.within:g} (seed {given.seed})\n"
+        f"{given.runs} runs of {given.questions} questions in each world, within "
+        f"{given.within:g} (seed {given.seed})\n"
     )
-    print("| world | rate by 3, 2, 1 votes | a rule admitted | above the bound | differs too often | cost |")
+    print(
+        "| world | rate by 3, 2, 1 votes | a rule admitted | above the bound | differs "
+        "too often | cost |"
+    )
     print("|---|---|---|---|---|---|")
     changed = {}
     with ProcessPoolExecutor(given.processes) as pool:
         for name in given.worlds or worlds(given.within):
-            one = partial(run, name, within=given.within, questions=given.questions, after=given.after)
-            runs = list(pool.map(one, range(given.seed, given.seed + given.runs), chunksize=8))
+            one = partial(
+                run,
+                name,
+                within=given.within,
+                questions=given.questions,
+                after=given.after,
+            )
+            runs = list(
+                pool.map(one, range(given.seed, given.seed + given.runs), chunksize=8)
+            )
             kinds = worlds(given.within)[name].kinds
-            rates = ", ".join(f"{100 * contradictions(kinds, Race(votes)):.3g}" for votes in (3, 2, 1))
+            rates = ", ".join(
+                f"{100 * contradictions(kinds, Race(votes)):.3g}" for votes in (3, 2, 1)
+            )
             admitted, above, beyond = (
                 exact(sum(getattr(each, what) for each in runs), len(runs)).percent
                 for what in ("admitted", "above", "beyond")
             )
             spent = np.mean([each.cost for each in runs])
             print(
-                f"| {name} | {rates} % | {admitted.value:.1f} % | {above.value:.1f} % {above.interval('.1f')} "
-                f"| {beyond.value:.1f} % {beyond.interval('.1f')} | {spent:.2f} |",
+                f"| {name} | {rates} % | {admitted.value:.1f} % | {above.value:.1f} % "
+                f"{above.interval('.1f')} | {beyond.value:.1f} % "
+                f"{beyond.interval('.1f')} | {spent:.2f} |",
                 flush=True,
             )
             if worlds(given.within)[name].then:
-                changed[name] = [each for each in runs if each.audits is None or each.audits == each.audits]
+                changed[name] = [
+                    each
+                    for each in runs
+                    if each.audits is None or each.audits == each.audits
+                ]
     if changed:
-        print("\n| change | runs with a bad rule | audits until it is closed: median, 90 % | questions | never |")
+        print(
+            "\n| change | runs with a bad rule | audits until it is closed: median, 90 "
+            "% | questions | never |"
+        )
         print("|---|---|---|---|---|")
     for name, runs in changed.items():
         closed = [[one.audits, one.questions] for one in runs if one.audits is not None]
         never = len(runs) - len(closed)
-        each = np.array([*closed, *[[np.inf, np.inf]] * never] or [[np.nan, np.nan]], dtype=np.float64)
+        each = np.array(
+            [*closed, *[[np.inf, np.inf]] * never] or [[np.nan, np.nan]],
+            dtype=np.float64,
+        )
         audits, asked = np.quantile(each, [0.5, 0.9], axis=0, method="inverted_cdf").T
-        print(f"| {name} | {len(runs)} | {audits[0]:.0f}, {audits[1]:.0f} | {asked[0]:.0f}, {asked[1]:.0f} | {never} |")
+        print(
+            f"| {name} | {len(runs)} | {audits[0]:.0f}, {audits[1]:.0f} | "
+            f"{asked[0]:.0f}, {asked[1]:.0f} | {never} |"
+        )
     return 0
 
 

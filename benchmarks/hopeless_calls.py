@@ -1,8 +1,10 @@
-"""When sampling stops for calls that can never agree, and what that costs: ``python -m benchmarks.hopeless_calls``.
+"""When sampling stops for calls that can never agree, and what that costs:
+``python -m benchmarks.hopeless_calls``.
 
-Simulated calls ``mail(to, body)``, all to the same person. Where bodies agree, the right one has a share of the
-responses, and others divide the rest evenly among them. They are words, or texts that have nothing in common. Where
-bodies all differ, the number of responses is what counts.
+Simulated calls ``mail(to, body)``, all to the same person. Where bodies agree, the
+right one has a share of the responses, and others divide the rest evenly among them.
+They are words, or texts that have nothing in common. Where bodies all differ, the
+number of responses is what counts.
 """
 
 import argparse
@@ -17,7 +19,13 @@ from rich.table import Table
 
 from langchain_reasc.method.horizon import FiniteHorizon
 from langchain_reasc.method.never_agrees import NeverAgrees
-from langchain_reasc.method.stopping import DEFAULT_BUDGET, Cap, Response, StoppingRule, decide
+from langchain_reasc.method.stopping import (
+    DEFAULT_BUDGET,
+    Cap,
+    Response,
+    StoppingRule,
+    decide,
+)
 
 SHARES = (0.3, 0.5, 0.7, 0.9)
 OTHERS = (2, 4, 8, 16)
@@ -39,12 +47,28 @@ class Cost(NamedTuple):
     right: float
 
 
-def cost(share: float, others: int, *, words: int, questions: int, seed: int = 0, budget: int = DEFAULT_BUDGET) -> Cost:
+def cost(
+    share: float,
+    others: int,
+    *,
+    words: int,
+    questions: int,
+    seed: int = 0,
+    budget: int = DEFAULT_BUDGET,
+) -> Cost:
     """Questions to which the right body has this share of the responses."""
     rng = np.random.default_rng([seed, int(100 * share), others, words])
-    drawn = rng.choice(others + 1, (questions, budget), p=[share, *[(1 - share) / others] * others])
+    drawn = rng.choice(
+        others + 1, (questions, budget), p=[share, *[(1 - share) / others] * others]
+    )
     rule = FiniteHorizon(budget=budget) | Cap(budget)
-    found = [[_decided(one, row.tolist(), words) for one in (rule, NeverAgrees(rule, _parts, budget))] for row in drawn]
+    found = [
+        [
+            _decided(one, row.tolist(), words)
+            for one in (rule, NeverAgrees(rule, _parts, budget))
+        ]
+        for row in drawn
+    ]
     stopped = [early[1] == "hopeless" for _, early in found]
     right = [[decided[0] == _text(0, words) for decided in pair] for pair in found]
     without, early = np.mean(right, axis=0).tolist()
@@ -54,12 +78,21 @@ def cost(share: float, others: int, *, words: int, questions: int, seed: int = 0
 def samples(words: int, *, budget: int = DEFAULT_BUDGET, questions: int = 20) -> float:
     """Responses until it stops, where all bodies differ; the mean."""
     rule = NeverAgrees(FiniteHorizon(budget=budget) | Cap(budget), _parts, budget)
-    return float(np.mean([_decided(rule, range(at * budget, (at + 1) * budget), words)[2] for at in range(questions)]))
+    return float(
+        np.mean(
+            [
+                _decided(rule, range(at * budget, (at + 1) * budget), words)[2]
+                for at in range(questions)
+            ]
+        )
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--questions", type=int, default=1000)
     given = parser.parse_args(arguments)
     console = Console()
@@ -70,20 +103,37 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for others in OTHERS:
             table.add_column(f"{others} others", justify="right")
         for share in SHARES:
-            costs = [cost(share, others, words=words, questions=given.questions) for others in OTHERS]
-            cells = (f"{100 * one.stopped:.1f}  {100 * one.without:.1f} {100 * one.right:.1f}" for one in costs)
+            costs = [
+                cost(share, others, words=words, questions=given.questions)
+                for others in OTHERS
+            ]
+            cells = (
+                (
+                    f"{100 * one.stopped:.1f}  {100 * one.without:.1f} "
+                    f"{100 * one.right:.1f}"
+                )
+                for one in costs
+            )
             table.add_row(f"{share:.1f}", *cells)
         console.print(table)
-    table = Table(title="Bodies that all differ: responses until it stops", title_justify="left", box=SIMPLE_HEAD)
+    table = Table(
+        title="Bodies that all differ: responses until it stops",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+    )
     table.add_column("Budget")
     for words in LENGTHS:
         table.add_column(f"{words} word{'s' * (words > 1)}", justify="right")
     for budget in (8, 16, 32):
-        table.add_row(str(budget), *(f"{samples(words, budget=budget):.1f}" for words in LENGTHS))
+        table.add_row(
+            str(budget), *(f"{samples(words, budget=budget):.1f}" for words in LENGTHS)
+        )
     console.print(table)
 
 
-def _decided(rule: StoppingRule, bodies: Sequence[int], words: int) -> tuple[str | None, str | None, int]:
+def _decided(
+    rule: StoppingRule, bodies: Sequence[int], words: int
+) -> tuple[str | None, str | None, int]:
     decision = decide(rule, [Response(_text(body, words)) for body in bodies])
     return decision.answer, decision.reason, decision.samples
 
@@ -95,7 +145,12 @@ def _parts(answer: str) -> Mapping[str, str]:
 @lru_cache(maxsize=4096)
 def _text(number: int, words: int) -> str:
     rng = np.random.default_rng(number)
-    return " ".join([f"v{number}", *(f"w{word}" for word in rng.integers(_VOCABULARY, size=words - 1))])
+    return " ".join(
+        [
+            f"v{number}",
+            *(f"w{word}" for word in rng.integers(_VOCABULARY, size=words - 1)),
+        ]
+    )
 
 
 if __name__ == "__main__":

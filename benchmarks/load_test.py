@@ -1,10 +1,12 @@
-"""Many questions over several servers, one of which is killed and restarted: is a sample lost, or billed twice?
+"""Many questions over several servers, one of which is killed and restarted: is a
+sample lost, or billed twice?
 
-python -m benchmarks.load_test                                      1,000 questions × 16 samples, 4 servers
-python -m benchmarks.load_test --questions 100 --samples 8          a smaller one
+python -m benchmarks.load_test 1,000 questions × 16 samples, 4 servers python -m
+benchmarks.load_test --questions 100 --samples 8 a smaller one
 
-The servers are processes of their own that write down each response before they send its last token. Every response has
-its own number, and its length is drawn from it, so that a sample counted twice, mixed up or billed wrongly shows.
+The servers are processes of their own that write down each response before they send
+its last token. Every response has its own number, and its length is drawn from it, so
+that a sample counted twice, mixed up or billed wrongly shows.
 """
 
 import argparse
@@ -31,7 +33,9 @@ class ServerProcess:
     """A server that can be killed and started again on the same port."""
 
     def __init__(self, log: Path, token: float = 0.1) -> None:
-        """Start it on a free port; it appends to ``log``, and takes so many seconds for a token."""
+        """Start it on a free port; it appends to ``log``, and takes so many seconds for
+        a token.
+        """
         self._log, self._token, self.port = log, token, 0
         self.start()
 
@@ -39,7 +43,9 @@ class ServerProcess:
         """Start it and wait until it listens."""
         command = [sys.executable, "-m", "tests.servers.counted_server", str(self._log)]
         command += [str(self.port), str(self._token)]
-        self._process = subprocess.Popen(command, cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            command, cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, text=True
+        )
         assert self._process.stdout is not None
         self.port = int(self._process.stdout.readline())
 
@@ -96,7 +102,11 @@ class Report:
     @property
     def twice(self) -> int:
         """Samples that came out, or responses that were counted, more than once."""
-        return sum(count - 1 for counts in (self.outcomes, self.numbers) for count in counts.values())
+        return sum(
+            count - 1
+            for counts in (self.outcomes, self.numbers)
+            for count in counts.values()
+        )
 
     @property
     def generated(self) -> int:
@@ -105,9 +115,15 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether every sample came out once and the bill is what the servers generated."""
+        """Whether every sample came out once and the bill is what the servers
+        generated.
+        """
         prompts = self.questions * self.samples * PROMPT_TOKENS
-        return not (self.lost or self.twice) and self.billed == self.generated and self.billed_prompts == prompts
+        return (
+            not (self.lost or self.twice)
+            and self.billed == self.generated
+            and self.billed_prompts == prompts
+        )
 
     async def ask(self, model: ChatOpenAICompatible, question: int) -> None:
         """Draw the samples of one question."""
@@ -133,8 +149,12 @@ class Report:
                 self.books[entry["number"]] = entry["tokens"]
 
 
-async def run(*, questions: int, samples: int, servers: int, at_once: int, down: float = 2.0) -> Report:
-    """Run it; a third of the way through, one server is killed, and ``down`` seconds later started again."""
+async def run(
+    *, questions: int, samples: int, servers: int, at_once: int, down: float = 2.0
+) -> Report:
+    """Run it; a third of the way through, one server is killed, and ``down`` seconds
+    later started again.
+    """
     report, places = Report(questions, samples), asyncio.Semaphore(at_once)
 
     async def ask(question: int) -> None:
@@ -152,7 +172,10 @@ async def run(*, questions: int, samples: int, servers: int, at_once: int, down:
         logs = [Path(folder, f"{at}.jsonl") for at in range(servers)]
         processes = [await asyncio.to_thread(ServerProcess, log) for log in logs]
         model = ChatOpenAICompatible(
-            base_url=[process.url for process in processes], model="loopback", preset="generic", timeout=60
+            base_url=[process.url for process in processes],
+            model="loopback",
+            preset="generic",
+            timeout=60,
         )
         begun, crashing = time.monotonic(), asyncio.create_task(crash())
         try:
@@ -174,10 +197,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--questions", type=int, default=1000)
     parser.add_argument("--samples", type=int, default=16)
     parser.add_argument("--servers", type=int, default=4)
-    parser.add_argument("--at-once", type=int, default=12, help="questions asked at the same time (%(default)s)")
+    parser.add_argument(
+        "--at-once",
+        type=int,
+        default=12,
+        help="questions asked at the same time (%(default)s)",
+    )
     given = parser.parse_args(arguments)
     report = asyncio.run(
-        run(questions=given.questions, samples=given.samples, servers=given.servers, at_once=given.at_once)
+        run(
+            questions=given.questions,
+            samples=given.samples,
+            servers=given.servers,
+            at_once=given.at_once,
+        )
     )
     _print(report)
     return int(not report.ok)
@@ -185,16 +218,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _print(report: Report) -> None:
     wanted = report.questions * report.samples
-    print(f"{report.questions} questions × {report.samples} samples over {len(report.status)} servers")
-    print(f"{report.seconds:.0f} s, {wanted / report.seconds:.0f} samples/s; one server killed and started again")
-    print(f"samples: {wanted} wanted, {len(report.outcomes)} whole, {report.lost} lost, {report.twice} counted twice")
     print(
-        f"begun again on another server: {report.moved}; tokens lost with them, billed to nobody: {report.lost_tokens}"
+        f"{report.questions} questions × {report.samples} samples over "
+        f"{len(report.status)} servers"
     )
-    print(f"output tokens billed: {report.billed}; by the servers' books: {report.generated}")
-    print(f"responses that the killed server had finished, unread: {len(report.books.keys() - report.numbers.keys())}")
+    print(
+        f"{report.seconds:.0f} s, {wanted / report.seconds:.0f} samples/s; one server "
+        "killed and started again"
+    )
+    print(
+        f"samples: {wanted} wanted, {len(report.outcomes)} whole, {report.lost} lost, "
+        f"{report.twice} counted twice"
+    )
+    print(
+        f"begun again on another server: {report.moved}; tokens lost with them, billed "
+        f"to nobody: {report.lost_tokens}"
+    )
+    print(
+        f"output tokens billed: {report.billed}; by the servers' books: "
+        f"{report.generated}"
+    )
+    print(
+        "responses that the killed server had finished, unread: "
+        f"{len(report.books.keys() - report.numbers.keys())}"
+    )
     for one in report.status:
-        print(f"  {one.url}: served {one.served}, failed {one.failed}, {'well' if one.healthy else 'sidelined'}")
+        print(
+            f"  {one.url}: served {one.served}, failed {one.failed}, "
+            f"{'well' if one.healthy else 'sidelined'}"
+        )
     for error in sorted(set(report.errors)):
         print(f"  {report.errors.count(error)} × {error}")
 

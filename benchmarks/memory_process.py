@@ -1,6 +1,8 @@
-"""The process whose memory is measured: ``memory_process.py OPTIONS ABSENT``, run as a file, so that it begins bare.
+"""The process whose memory is measured: ``memory_process.py OPTIONS ABSENT``, run as a
+file, so that it begins bare.
 
-It prints bytes by what holds them, as JSON; llama.cpp's log goes to the standard errors.
+It prints bytes by what holds them, as JSON; llama.cpp's log goes to the standard
+errors.
 """
 
 import ctypes
@@ -16,7 +18,9 @@ ABSENT = frozenset(json.loads(sys.argv[2]))
 
 
 BUFFERS: dict[int, int] = {}
-"""Address of each compute buffer of llama.cpp -> its use; -1 if it is not in main memory."""
+"""Address of each compute buffer of llama.cpp -> its use; -1 if it is not in main
+memory.
+"""
 
 
 class Absent:
@@ -30,13 +34,17 @@ class Absent:
 
 def ask(what: str, buffer: int, kind: Any = ctypes.c_size_t) -> int:
     """What ggml says of a buffer."""
-    function = getattr(sys.modules["llama_cpp"].llama_cpp._lib, f"ggml_backend_buffer_{what}")
+    function = getattr(
+        sys.modules["llama_cpp"].llama_cpp._lib, f"ggml_backend_buffer_{what}"
+    )
     function.argtypes, function.restype = [ctypes.c_void_p], kind
     return int(function(buffer))
 
 
 def note(tensor: int, wanted: bool, _: object) -> bool:
-    """llama.cpp calls this with each tensor it computes; False: it need not stop after it."""
+    """llama.cpp calls this with each tensor it computes; False: it need not stop after
+    it.
+    """
     buffer = ctypes.c_void_p.from_address(tensor + 8).value  # ggml_tensor.buffer
     if buffer and buffer not in BUFFERS:
         host = ask("is_host", buffer, ctypes.c_bool)
@@ -44,12 +52,20 @@ def note(tensor: int, wanted: bool, _: object) -> bool:
     return False
 
 
-NOTE = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_bool, ctypes.c_void_p)(note)
+NOTE = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_bool, ctypes.c_void_p)(
+    note
+)
 
 
 def held(usage: int, size_of: Callable[[int, int], int]) -> int:
-    """Bytes of all buffers of one use, by what ``size_of`` says of a start and a length."""
-    return sum(size_of(ask("get_base", each), ask("get_size", each)) for each in BUFFERS if BUFFERS[each] == usage)
+    """Bytes of all buffers of one use, by what ``size_of`` says of a start and a
+    length.
+    """
+    return sum(
+        size_of(ask("get_base", each), ask("get_size", each))
+        for each in BUFFERS
+        if BUFFERS[each] == usage
+    )
 
 
 def watched(default: Callable[[], Any]) -> Any:
@@ -63,7 +79,10 @@ def resident() -> int:
     """Bytes of this process in main memory."""
     kinds = ("RssAnon", "RssFile", "RssShmem")
     with open("/proc/self/status") as status:
-        return sum(int(line.split()[1]) for line in status if line.startswith(kinds)) * 1024
+        return (
+            sum(int(line.split()[1]) for line in status if line.startswith(kinds))
+            * 1024
+        )
 
 
 def mapped(file: str) -> int:
@@ -83,7 +102,12 @@ def pages(start: int, size: int) -> int:
     """Bytes of those pages in main memory that an area lies on."""
     first = start // PAGE * PAGE
     there = (ctypes.c_ubyte * (-(-(start + size - first) // PAGE)))()
-    if ctypes.CDLL(None).mincore(ctypes.c_void_p(first), ctypes.c_size_t(len(there) * PAGE), there) != 0:
+    if (
+        ctypes.CDLL(None).mincore(
+            ctypes.c_void_p(first), ctypes.c_size_t(len(there) * PAGE), there
+        )
+        != 0
+    ):
         raise OSError("mincore failed")
     return sum(page & 1 for page in there) * PAGE
 
@@ -98,9 +122,13 @@ def main(options: dict[str, Any]) -> dict[str, int]:
     from langchain_reasc_llama_cpp import ChatLlamaCpp
 
     imported = resident()
-    llama_cpp.llama_context_default_params = partial(watched, llama_cpp.llama_context_default_params)
+    llama_cpp.llama_context_default_params = partial(
+        watched, llama_cpp.llama_context_default_params
+    )
     model = ChatLlamaCpp(verbose=True, **options)
-    with model.sample("Why does it rain so often in the mountains? " * 19, n=8, max_tokens=24) as samples:
+    with model.sample(
+        "Why does it rain so often in the mountains? " * 19, n=8, max_tokens=24
+    ) as samples:
         for _ in samples:
             pass
     return {

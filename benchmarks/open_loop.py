@@ -1,7 +1,9 @@
-"""A server that answers at once, and a client that asks at times of its own choosing, both thin beside a gateway.
+"""A server that answers at once, and a client that asks at times of its own choosing,
+both thin beside a gateway.
 
-They read as much of HTTP as they must and keep connections open. In one process each, on two cores, they carry some
-thousands of requests a second, which ``serve_latency`` measures before all else.
+They read as much of HTTP as they must and keep connections open. In one process each,
+on two cores, they carry some thousands of requests a second, which ``serve_latency``
+measures before all else.
 """
 
 import asyncio
@@ -47,7 +49,9 @@ def upstream() -> Iterator[str]:
 
 def _serve(connection: Any) -> None:
     async def main() -> None:
-        server = await asyncio.get_running_loop().create_server(_Upstream, "127.0.0.1", 0, backlog=1024)
+        server = await asyncio.get_running_loop().create_server(
+            _Upstream, "127.0.0.1", 0, backlog=1024
+        )
         connection.send(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
         await server.serve_forever()
 
@@ -55,7 +59,9 @@ def _serve(connection: Any) -> None:
 
 
 class _Upstream(asyncio.Protocol):
-    """A connection to the server: whole answers go out in one piece, streams event by event."""
+    """A connection to the server: whole answers go out in one piece, streams event by
+    event.
+    """
 
     def connection_made(self, transport: Any) -> None:
         self._transport, self._got = transport, b""
@@ -67,7 +73,10 @@ class _Upstream(asyncio.Protocol):
         size = int(length[1]) if length else 0
         if mark and len(rest) >= size:
             self._got = rest[size:]
-            asked = LONG if _LIMITED.search(rest) else _SHORT, bool(_LOGPROBS.search(rest))
+            asked = (
+                LONG if _LIMITED.search(rest) else _SHORT,
+                bool(_LOGPROBS.search(rest)),
+            )
             self._send(_events(*asked) if _STREAMED.search(rest) else [_reply(*asked)])
 
     def _send(self, pieces: Sequence[bytes]) -> None:
@@ -90,9 +99,17 @@ def _usage(tokens: int) -> dict[str, int]:
 
 def _logprobs(words: Sequence[str]) -> Any:
     """Return the log-probabilities of tokens, with 20 alternatives each."""
-    ranked = [{"token": f" w{at}", "logprob": -3.5 - at / 3, "bytes": [*f" w{at}".encode()]} for at in range(19)]
-    own = ({"token": word, "logprob": -0.13, "bytes": [*word.encode()]} for word in words)
-    return {"content": [{**one, "top_logprobs": [one, *ranked]} for one in own], "refusal": None}
+    ranked = [
+        {"token": f" w{at}", "logprob": -3.5 - at / 3, "bytes": [*f" w{at}".encode()]}
+        for at in range(19)
+    ]
+    own = (
+        {"token": word, "logprob": -0.13, "bytes": [*word.encode()]} for word in words
+    )
+    return {
+        "content": [{**one, "top_logprobs": [one, *ranked]} for one in own],
+        "refusal": None,
+    }
 
 
 @cache
@@ -100,24 +117,48 @@ def _reply(tokens: int, with_logprobs: bool) -> bytes:
     words = _words(tokens)
     logprobs = _logprobs(words) if with_logprobs else None
     message = {"role": "assistant", "content": "".join(words)}
-    choice = {"index": 0, "message": message, "logprobs": logprobs, "finish_reason": "stop"}
-    body = json.dumps(_document("chat.completion", choices=[choice], usage=_usage(tokens))).encode()
-    return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+    choice = {
+        "index": 0,
+        "message": message,
+        "logprobs": logprobs,
+        "finish_reason": "stop",
+    }
+    body = json.dumps(
+        _document("chat.completion", choices=[choice], usage=_usage(tokens))
+    ).encode()
+    return (
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
+        % (len(body), body)
+    )
 
 
 @cache
 def _events(tokens: int, with_logprobs: bool) -> list[bytes]:
     choices: list[dict[str, Any]] = [
-        {"index": 0, "delta": {"role": "assistant", "content": word}, "finish_reason": None}
+        {
+            "index": 0,
+            "delta": {"role": "assistant", "content": word},
+            "finish_reason": None,
+        }
         | ({"logprobs": _logprobs([word])} if with_logprobs else {})
         for word in _words(tokens)
     ]
     choices += [{"index": 0, "delta": {}, "finish_reason": "stop"}]
-    said = [json.dumps(_document("chat.completion.chunk", choices=[one])) for one in choices]
-    said += [json.dumps(_document("chat.completion.chunk", choices=[], usage=_usage(tokens))), "[DONE]"]
+    said = [
+        json.dumps(_document("chat.completion.chunk", choices=[one])) for one in choices
+    ]
+    said += [
+        json.dumps(
+            _document("chat.completion.chunk", choices=[], usage=_usage(tokens))
+        ),
+        "[DONE]",
+    ]
     pieces = [b"data: %b\n\n" % one.encode() for one in said]
     chunks = [b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces]
-    chunks[0] = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n" + chunks[0]
+    chunks[0] = (
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+        + chunks[0]
+    )
     return [*chunks[:-1], chunks[-1] + _LAST_CHUNK]
 
 
@@ -126,7 +167,8 @@ class Timed:
     """What became of requests.
 
     Attributes:
-        first: seconds from the time at which each was to be sent to the first byte of its answer's body.
+        first: seconds from the time at which each was to be sent to the first byte of
+            its answer's body.
         end: to the end of its answer.
         failed: how many have no answer of status 200.
     """
@@ -144,9 +186,16 @@ class Client:
         host, _, path = url.removeprefix("http://").partition("/")
         self._host, self._port = host.split(":")
         text = json.dumps(body).encode()
-        given = {"host": host, "content-type": "application/json", "content-length": str(len(text)), **headers}
+        given = {
+            "host": host,
+            "content-type": "application/json",
+            "content-length": str(len(text)),
+            **headers,
+        }
         lines = "".join(f"{name}: {value}\r\n" for name, value in given.items())
-        self._request = f"POST /{path}/chat/completions HTTP/1.1\r\n{lines}\r\n".encode() + text
+        self._request = (
+            f"POST /{path}/chat/completions HTTP/1.1\r\n{lines}\r\n".encode() + text
+        )
         self._idle: list[_Connection] = []
 
     async def saturate(self, seconds: float, at_once: int) -> float:
@@ -161,10 +210,17 @@ class Client:
         await asyncio.gather(*(ask() for _ in range(at_once)))
         return len(timed.end) / (loop.time() - begun)
 
-    async def arrive(self, rate: float, seconds: float, generator: np.random.Generator) -> Timed:
-        """Send requests at random times, so many a second (a Poisson process), however late the answers come."""
+    async def arrive(
+        self, rate: float, seconds: float, generator: np.random.Generator
+    ) -> Timed:
+        """Send requests at random times, so many a second (a Poisson process), however
+        late the answers come.
+        """
         loop, timed = asyncio.get_running_loop(), Timed()
-        times = np.cumsum(generator.exponential(1 / rate, round(rate * seconds))) + loop.time()
+        times = (
+            np.cumsum(generator.exponential(1 / rate, round(rate * seconds)))
+            + loop.time()
+        )
         async with asyncio.TaskGroup() as group:
             for at in times:
                 await asyncio.sleep(at - loop.time())
@@ -175,9 +231,13 @@ class Client:
         """Send one that is due ``at``."""
         try:
             connection = self._idle.pop() if self._idle else None
-            if connection is None or connection.is_closed:  # which servers do when it is idle
+            if (
+                connection is None or connection.is_closed
+            ):  # which servers do when it is idle
                 loop = asyncio.get_running_loop()
-                _, connection = await loop.create_connection(_Connection, self._host, int(self._port))
+                _, connection = await loop.create_connection(
+                    _Connection, self._host, int(self._port)
+                )
             first, end = await connection.ask(self._request)
         except OSError:
             timed.failed += 1
@@ -200,7 +260,8 @@ class _Connection(asyncio.Protocol):
         self._answer: asyncio.Future[tuple[float, float]] | None = None
 
     async def ask(self, request: bytes) -> tuple[float, float]:
-        """Send a request; return when the first byte of its answer's body came, and when it had ended.
+        """Send a request; return when the first byte of its answer's body came, and
+        when it had ended.
 
         Raises:
             OSError: its status is not 200, or the connection was closed.
@@ -223,7 +284,11 @@ class _Connection(asyncio.Protocol):
 
     @property
     def _is_whole(self) -> bool:
-        return self._got.endswith(_LAST_CHUNK) if self._end is None else len(self._got) >= self._end
+        return (
+            self._got.endswith(_LAST_CHUNK)
+            if self._end is None
+            else len(self._got) >= self._end
+        )
 
     def _hand_over(self, answer: asyncio.Future[tuple[float, float]]) -> None:
         self._answer = None
@@ -250,7 +315,9 @@ class _Connection(asyncio.Protocol):
 class _PreciseSelector(selectors.EpollSelector):
     """Waits to the microsecond: epoll itself rounds to 1 ms."""
 
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+    def select(
+        self, timeout: float | None = None
+    ) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None or timeout > 0:
             select.select([self.fileno()], [], [], timeout)
         return super().select(0)
@@ -258,5 +325,7 @@ class _PreciseSelector(selectors.EpollSelector):
 
 def precisely(main: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine in an event loop that wakes up when it should."""
-    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(_PreciseSelector())) as runner:
+    with asyncio.Runner(
+        loop_factory=lambda: asyncio.SelectorEventLoop(_PreciseSelector())
+    ) as runner:
         return runner.run(main)

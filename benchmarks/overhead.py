@@ -1,4 +1,6 @@
-"""What our own code costs by itself: the method's arithmetic, the signals, the imports, memory."""
+"""What our own code costs by itself: the method's arithmetic, the signals, the imports,
+memory.
+"""
 
 import json
 import re
@@ -25,10 +27,14 @@ from langchain_reasc.method.token_signals import SIGNALS
 _OURS: Final = "from langchain_reasc import ReASCRunnable"
 _MEGABYTE: Final = 1e6
 _COPIED: Final = re.compile(r" (CPU\S*) model buffer size\s*=\s*([\d.]+) MiB")
-"""What llama.cpp logs of weights in main memory; those it maps are counted by the file's pages."""
+"""What llama.cpp logs of weights in main memory; those it maps are counted by the
+file's pages.
+"""
 
 _PROGRAM: Final = Path(__file__).with_name("memory_process.py")
-_BASE: Final = "import langchain_core.language_models.chat_models, langchain_core.runnables.base"
+_BASE: Final = (
+    "import langchain_core.language_models.chat_models, langchain_core.runnables.base"
+)
 
 
 def method(settings: Settings) -> Iterator[Row]:
@@ -41,29 +47,48 @@ def method(settings: Settings) -> Iterator[Row]:
     rule = ReASC(Standardizer(0.0, 1.0), gate=9.0)
     responses = [
         Response(str(answer), float(score))
-        for answer, score in zip(rng.integers(0, 8, 16), rng.normal(size=16), strict=True)
+        for answer, score in zip(
+            rng.integers(0, 8, 16), rng.normal(size=16), strict=True
+        )
     ]
     decided = _milliseconds(lambda: decide(rule, responses), rounds, repeat=20)
     yield Row("decision over 16 responses, all prefixes, ms", decided)
     for vocabulary in (800, 32_000, 151_936):
         logits = rng.normal(size=(8, vocabulary)).astype(np.float32) * 3
-        chosen, scratch = np.zeros(8, dtype=np.int64), np.empty((8, vocabulary), dtype=np.float32)
+        chosen, scratch = (
+            np.zeros(8, dtype=np.int64),
+            np.empty((8, vocabulary), dtype=np.float32),
+        )
         for signal in SIGNALS:
-            work = partial(signals_from_logits, logits, chosen, signals=[signal], scratch=scratch)
+            work = partial(
+                signals_from_logits, logits, chosen, signals=[signal], scratch=scratch
+            )
             spent = _milliseconds(work, rounds, per=8)
-            yield Row(f"{signal}, 8 sequences, V = {vocabulary:,}, per token, ms", spent)
+            yield Row(
+                f"{signal}, 8 sequences, V = {vocabulary:,}, per token, ms", spent
+            )
 
 
 def imports(settings: Settings) -> Iterator[Row]:
     """What importing ReASCRunnable adds to LangChain's own import."""
-    turns = {"base": partial(_start, _BASE), "ours": partial(_start, f"{_BASE}; {_OURS}")}
+    turns = {
+        "base": partial(_start, _BASE),
+        "ours": partial(_start, f"{_BASE}; {_OURS}"),
+    }
     figures = interleaved(turns, rounds=settings.rounds_or(10))
-    beyond = [ours - base for ours, base in zip(figures["ours"], figures["base"], strict=True)]
-    yield Row("import of langchain_core's chat models and runnables, ms", Spread.of(figures["base"]))
+    beyond = [
+        ours - base for ours, base in zip(figures["ours"], figures["base"], strict=True)
+    ]
+    yield Row(
+        "import of langchain_core's chat models and runnables, ms",
+        Spread.of(figures["base"]),
+    )
     yield Row("import of ReASCRunnable, beyond that, ms", Spread.of(beyond))
 
 
-def _milliseconds(work: Callable[[], object], rounds: int, *, repeat: int = 1, per: int = 1) -> Spread:
+def _milliseconds(
+    work: Callable[[], object], rounds: int, *, repeat: int = 1, per: int = 1
+) -> Spread:
     """Milliseconds of one of ``per`` parts of a call."""
 
     def turn() -> float:
@@ -73,11 +98,15 @@ def _milliseconds(work: Callable[[], object], rounds: int, *, repeat: int = 1, p
 
 
 def _start(code: str) -> float:
-    return seconds(lambda: subprocess.run([sys.executable, "-c", code], check=True)) * 1e3
+    return (
+        seconds(lambda: subprocess.run([sys.executable, "-c", code], check=True)) * 1e3
+    )
 
 
 def resident(settings: Settings) -> Iterator[Row]:
-    """Memory of a process that has a model with n_ctx=8,192 and decoded eight answers to a prompt of 500 tokens."""
+    """Memory of a process that has a model with n_ctx=8,192 and decoded eight answers
+    to a prompt of 500 tokens.
+    """
     goal = Goal("≤", 150, " MB")
     context = 1024 if settings.quick else 8192
     vocabulary = settings.shape.vocabulary
@@ -94,14 +123,21 @@ def resident(settings: Settings) -> Iterator[Row]:
         measure,
         spread("over"),
         goal,
-        "weights: the file's resident pages and what llama.cpp repacks; of the buffers what is resident. Interpreter "
-        "and imports included, of packages that langchain-reasc[llama-cpp] requires: others are as if not installed",
+        "weights: the file's resident pages and what llama.cpp repacks; of the "
+        "buffers what is resident. Interpreter and imports included, of packages that "
+        "langchain-reasc[llama-cpp] requires: others are as if not installed",
     )
     for name, what in (
         ("interpreter", "of that, the bare interpreter"),
         ("others", "of that, imports of LangChain, numpy and llama-cpp-python"),
         ("ours", "of that, import of this backend"),
-        ("rest", "of that, everything else (llama.cpp's vocabulary and scratch, logits, our buffers)"),
+        (
+            "rest",
+            (
+                "of that, everything else (llama.cpp's vocabulary and scratch, logits, "
+                "our buffers)"
+            ),
+        ),
         ("weights", "weights"),
         ("KV", "KV cache"),
         ("compute", "compute buffers, as far as resident"),
@@ -120,19 +156,30 @@ def _measure(settings: Settings, context: int) -> dict[str, float]:
         "n_gpu_layers": settings.n_gpu_layers,
         "flash_attn": settings.flash_attn,
     }
-    command = [sys.executable, str(_PROGRAM), json.dumps(options), json.dumps(_not_required())]
+    command = [
+        sys.executable,
+        str(_PROGRAM),
+        json.dumps(options),
+        json.dumps(_not_required()),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"the measured process failed:\n{done.stderr[-2000:]}")
     seen = json.loads(done.stdout.splitlines()[-1])
-    seen["weights"] += sum(float(size) * 2**20 for where, size in _COPIED.findall(done.stderr) if "Mapped" not in where)
+    seen["weights"] += sum(
+        float(size) * 2**20
+        for where, size in _COPIED.findall(done.stderr)
+        if "Mapped" not in where
+    )
     seen["over"] = seen["worked"] - seen["weights"] - seen["KV"] - seen["compute"]
     seen["rest"] = seen["over"] - seen["interpreter"] - seen["others"] - seen["ours"]
     return {name: size / _MEGABYTE for name, size in seen.items()}
 
 
 def _not_required() -> list[str]:
-    """Top-level packages that are installed here, and that somebody who installs the backend alone would not have."""
+    """Top-level packages that are installed here, and that somebody who installs the
+    backend alone would not have.
+    """
     required, left = set[str](), [Requirement("langchain-reasc[llama-cpp]")]
     while left:
         wanted = left.pop()
@@ -143,7 +190,8 @@ def _not_required() -> list[str]:
             left += [
                 each
                 for each in needed
-                if each.marker is None or any(each.marker.evaluate({"extra": extra}) for extra in extras)
+                if each.marker is None
+                or any(each.marker.evaluate({"extra": extra}) for extra in extras)
             ]
     return [
         package

@@ -1,4 +1,6 @@
-"""Ours beside llama-server and llama-cpp-python, both of which give log-probabilities of 20 tokens."""
+"""Ours beside llama-server and llama-cpp-python, both of which give log-probabilities
+of 20 tokens.
+"""
 
 import importlib.util
 import json
@@ -30,7 +32,9 @@ _REQUESTS: Final = 8
 
 
 def against_llama_server(settings: Settings) -> Iterator[Row]:
-    """Eight samples with signals beside eight parallel chat requests with ``top_logprobs=20``."""
+    """Eight samples with signals beside eight parallel chat requests with
+    ``top_logprobs=20``.
+    """
     measure = f"ours, n = 8 with signals ÷ llama-server, 8 requests with top_logprobs=20, {settings.shape_name}"
     goal = Goal("≥", 1.1)
     if not (settings.llama_server or importlib.util.find_spec("xllamacpp")):
@@ -40,13 +44,17 @@ def against_llama_server(settings: Settings) -> Iterator[Row]:
     tokens = settings.tokens_or(32)
     path = settings.model_path
     with (
-        open_ours(settings, path, n_parallel=_REQUESTS, n_ctx=1024, n_cells=CELLS) as model,
+        open_ours(
+            settings, path, n_parallel=_REQUESTS, n_ctx=1024, n_cells=CELLS
+        ) as model,
         _open_server(settings, path) as server,
     ):
         rates = interleaved(
             {
                 "ours, five signals": partial(our_rate, model, _REQUESTS, tokens),
-                "ours, logprobs": partial(our_rate, model, _REQUESTS, tokens, logprobs=True, top_logprobs=_TOP),
+                "ours, logprobs": partial(
+                    our_rate, model, _REQUESTS, tokens, logprobs=True, top_logprobs=_TOP
+                ),
                 "server": partial(server.rate, tokens=tokens, top_logprobs=_TOP),
                 "server, plain": partial(server.rate, tokens=tokens, top_logprobs=None),
             },
@@ -56,16 +64,30 @@ def against_llama_server(settings: Settings) -> Iterator[Row]:
     ours = rates["ours, five signals"]
     note = f"all five signals; prompt cached on both sides, {tokens} tokens each; the server's build: {build}"
     yield Row(measure, ratios(ours, rates["server"]), goal, note)
-    yield Row("the same, ours with top_logprobs=20 too", ratios(rates["ours, logprobs"], rates["server"]))
-    yield Row("the same, llama-server without logprobs", ratios(ours, rates["server, plain"]))
-    yield Row("llama-server, 8 requests with top_logprobs=20, tokens/s", Spread.of(rates["server"]))
+    yield Row(
+        "the same, ours with top_logprobs=20 too",
+        ratios(rates["ours, logprobs"], rates["server"]),
+    )
+    yield Row(
+        "the same, llama-server without logprobs", ratios(ours, rates["server, plain"])
+    )
+    yield Row(
+        "llama-server, 8 requests with top_logprobs=20, tokens/s",
+        Spread.of(rates["server"]),
+    )
 
 
 def against_llama_cpp_python(settings: Settings) -> Iterator[Row]:
-    """Logprobs beside ``create_chat_completion``, which sorts the vocabulary in Python for every token."""
+    """Logprobs beside ``create_chat_completion``, which sorts the vocabulary in Python
+    for every token.
+    """
     name = f"ours with logprobs ÷ llama-cpp-python create_chat_completion(logprobs=True, top_logprobs={_TOP})"
     if not may_repack(library(), read_header(settings.model_path)):
-        yield Row(name, None, note="not run: it has no use_extra_bufts, and AMX kernels are not safe here")
+        yield Row(
+            name,
+            None,
+            note="not run: it has no use_extra_bufts, and AMX kernels are not safe here",
+        )
         return
     tokens = settings.tokens_or(16)
     peer = llama_cpp.Llama(
@@ -79,7 +101,12 @@ def against_llama_cpp_python(settings: Settings) -> Iterator[Row]:
         verbose=False,
     )
     options = {"logprobs": True, "top_logprobs": _TOP, "signals": ()}
-    with closing(peer), open_ours(settings, settings.model_path, n_parallel=_REQUESTS, n_ctx=512) as model:
+    with (
+        closing(peer),
+        open_ours(
+            settings, settings.model_path, n_parallel=_REQUESTS, n_ctx=512
+        ) as model,
+    ):
         rates = interleaved(
             {
                 1: partial(our_rate, model, 1, tokens, **options),
@@ -89,10 +116,29 @@ def against_llama_cpp_python(settings: Settings) -> Iterator[Row]:
             rounds=settings.rounds_or(5),
         )
     for n, goal, note in (
-        (8, Goal("≥", 10), "8 samples of one question; the peer can only give them one after the other"),
-        (1, None, "one response each: the peer's own decoding is part of its time, which bounds this ratio"),
+        (
+            8,
+            Goal("≥", 10),
+            (
+                "8 samples of one question; the peer can only give them one after the "
+                "other"
+            ),
+        ),
+        (
+            1,
+            None,
+            (
+                "one response each: the peer's own decoding is part of its time, which "
+                "bounds this ratio"
+            ),
+        ),
     ):
-        yield Row(f"{name}, n = {n}, {settings.shape_name}", ratios(rates[n], rates[0]), goal, note)
+        yield Row(
+            f"{name}, n = {n}, {settings.shape_name}",
+            ratios(rates[n], rates[0]),
+            goal,
+            note,
+        )
     yield Row("llama-cpp-python with logprobs, tokens/s", Spread.of(rates[0]))
 
 
@@ -136,29 +182,47 @@ def _open_server(settings: Settings, path: Path) -> Iterator["_Sleeper"]:
                 *(part for pair in options.items() for part in pair),
             ]
             with running_server(command, f"http://127.0.0.1:{port}/health") as process:
-                yield _Sleeper(process.pid, f"http://127.0.0.1:{port}/v1", f"of {settings.llama_server}", pool)
+                yield _Sleeper(
+                    process.pid,
+                    f"http://127.0.0.1:{port}/v1",
+                    f"of {settings.llama_server}",
+                    pool,
+                )
         else:
-            options = {"threads": settings.threads, "n_gpu_layers": settings.n_gpu_layers, "flash_attn": flash}
+            options = {
+                "threads": settings.threads,
+                "n_gpu_layers": settings.n_gpu_layers,
+                "flash_attn": flash,
+            }
             with llama_server(path, slots=_REQUESTS, cells=CELLS, **options) as server:
                 yield _Sleeper(server.pid, server.url, server.build, pool)
 
 
 class _Sleeper:
-    """A llama-server that is stopped between its turns, so that its threads take no one's time."""
+    """A llama-server that is stopped between its turns, so that its threads take no
+    one's time.
+    """
 
-    def __init__(self, pid: int, url: str, build: str, pool: ThreadPoolExecutor) -> None:
+    def __init__(
+        self, pid: int, url: str, build: str, pool: ThreadPoolExecutor
+    ) -> None:
         self.build, self._pid, self._url, self._pool = build, pid, url, pool
         self._signal("SIGSTOP")
 
     def rate(self, *, tokens: int, top_logprobs: int | None) -> float:
         """Ask the question in all slots at once; returns tokens per second.
 
-        The clock runs from the first request to the last byte of the last answer; reading the JSON is not counted.
+        The clock runs from the first request to the last byte of the last answer;
+        reading the JSON is not counted.
 
         Raises:
             RuntimeError: an answer has another length.
         """
-        wanted = {} if top_logprobs is None else {"logprobs": True, "top_logprobs": top_logprobs}
+        wanted = (
+            {}
+            if top_logprobs is None
+            else {"logprobs": True, "top_logprobs": top_logprobs}
+        )
         body = {
             "messages": [{"role": "user", "content": QUESTION}],
             "max_tokens": tokens,
@@ -166,14 +230,18 @@ class _Sleeper:
             **SAMPLING,
             **wanted,
         }
-        bodies = [json.dumps({**body, "seed": slot}).encode() for slot in range(_REQUESTS)]
+        bodies = [
+            json.dumps({**body, "seed": slot}).encode() for slot in range(_REQUESTS)
+        ]
         self._signal("SIGCONT")
         begun = time.perf_counter()
         answers = list(self._pool.map(self._post, bodies))
         took = time.perf_counter() - begun
         self._signal("SIGSTOP")
         read = [json.loads(answer) for answer in answers]
-        check_tokens("llama-server", [one["usage"]["completion_tokens"] for one in read], tokens)
+        check_tokens(
+            "llama-server", [one["usage"]["completion_tokens"] for one in read], tokens
+        )
         if wanted:
             given = [len(one["choices"][0]["logprobs"]["content"]) for one in read]
             check_tokens("llama-server, with logprobs,", given, tokens)

@@ -1,7 +1,9 @@
-"""Whether what a calibration without labels promises is true: ``python -m benchmarks.promise``.
+"""Whether what a calibration without labels promises is true:
+``python -m benchmarks.promise``.
 
-On simulated pools, each calibration says of how many questions, at most, the rule answers otherwise than counting votes
-does (95 % sure). Here that is compared with other questions of the same pool, with all responses to each.
+On simulated pools, each calibration says of how many questions, at most, the rule
+answers otherwise than counting votes does (95 % sure). Here that is compared with other
+questions of the same pool, with all responses to each.
 """
 
 import re
@@ -45,25 +47,42 @@ class Promise:
     truth: float
 
 
-def promises(index: int, *, sizes: Sequence[int], fresh: int, seed: int) -> Iterator[Promise]:
-    """Yield what is promised in the pool of this number, learned from so many questions and from answers or scores."""
+def promises(
+    index: int, *, sizes: Sequence[int], fresh: int, seed: int
+) -> Iterator[Promise]:
+    """Yield what is promised in the pool of this number, learned from so many questions
+    and from answers or scores.
+    """
     asked = simulated_pool(index, seed=seed, questions=max(sizes) + fresh).tested
     learned, others = list(as_asc_left_it(asked[: max(sizes)])), asked[max(sizes) :]
     counted = decisions(ASC(), others)[1]
     sufficient = np.flatnonzero(_sufficient(others))
     for size in sizes if sufficient.size else ():
         for measures in ((), NAMED):
-            seen = [Observation(answers, scores[: len(measures)]) for answers, scores in learned[:size]]
+            seen = [
+                Observation(answers, scores[: len(measures)])
+                for answers, scores in learned[:size]
+            ]
             try:
                 made = fit(seen, measures, budget=others.answers.shape[1])
             except CalibrationDataError:
                 continue
             told = re.search(r"at most ([\d.]+)% of such", made.guarantee or "")
-            if told is None or (measures and made.measure is None):  # then it is what answers alone say
+            if told is None or (
+                measures and made.measure is None
+            ):  # then it is what answers alone say
                 continue
-            answers = decisions(made.rule(budget=others.answers.shape[1]), others, _row(made.measure))[1]
+            answers = decisions(
+                made.rule(budget=others.answers.shape[1]), others, _row(made.measure)
+            )[1]
             otherwise = float((answers != counted)[sufficient].mean())
-            yield Promise(kind_of(index).answers, size, bool(measures), float(told[1]), round(100 * otherwise, 1))
+            yield Promise(
+                kind_of(index).answers,
+                size,
+                bool(measures),
+                float(told[1]),
+                round(100 * otherwise, 1),
+            )
 
 
 def _row(measure: Measure | None) -> int:
@@ -73,20 +92,40 @@ def _row(measure: Measure | None) -> int:
 def _sufficient(responses: Responses) -> list[bool]:
     """Whether counting votes decides each question within the budget."""
     rule = ASC() | Cap(responses.answers.shape[1])
-    return [decide(rule, responses.to_question(at, None)).reason == "evidence" for at in range(len(responses))]
+    return [
+        decide(rule, responses.to_question(at, None)).reason == "evidence"
+        for at in range(len(responses))
+    ]
 
 
 def table(found: Sequence[Promise]) -> Table:
     """Return a row for each kind of answers and number of questions."""
     shown = Table(box=SIMPLE_HEAD)
-    for heading in ("Answers", "Learned from", "Promises", "True", "Bound, %", "Truth, %", "at most"):
+    for heading in (
+        "Answers",
+        "Learned from",
+        "Promises",
+        "True",
+        "Bound, %",
+        "Truth, %",
+        "at most",
+    ):
         shown.add_column(heading, justify="left" if heading == "Answers" else "right")
     for kind in ANSWERS:
         for size in sorted({one.size for one in found}):
-            if rows := [one for one in found if (one.answers, one.size) == (kind, size)]:
-                bounds, truths = [one.bound for one in rows], [one.truth for one in rows]
+            if rows := [
+                one for one in found if (one.answers, one.size) == (kind, size)
+            ]:
+                bounds, truths = (
+                    [one.bound for one in rows],
+                    [one.truth for one in rows],
+                )
                 true = f"{sum(one.truth <= one.bound for one in rows)}"
-                figures = (f"{np.mean(bounds):.1f}", f"{np.mean(truths):.2f}", f"{max(truths):.1f}")
+                figures = (
+                    f"{np.mean(bounds):.1f}",
+                    f"{np.mean(truths):.2f}",
+                    f"{max(truths):.1f}",
+                )
                 shown.add_row(kind, str(size), str(len(rows)), true, *figures)
     return shown
 
@@ -94,19 +133,33 @@ def table(found: Sequence[Promise]) -> Table:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print how many promises are true, by kind of answers."""
     parser = parser_of("promise", __doc__)
-    parser.add_argument("--pools", type=int, default=100, help="simulated pools (%(default)s)")
-    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="questions learned from")
-    parser.add_argument("--fresh", type=int, default=4000, help="questions that show the truth (%(default)s)")
+    parser.add_argument(
+        "--pools", type=int, default=100, help="simulated pools (%(default)s)"
+    )
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", default=SIZES, help="questions learned from"
+    )
+    parser.add_argument(
+        "--fresh",
+        type=int,
+        default=4000,
+        help="questions that show the truth (%(default)s)",
+    )
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(arguments)
     asked = {"sizes": given.sizes, "fresh": given.fresh, "seed": given.seed}
     found = [one for index in range(given.pools) for one in promises(index, **asked)]
     console = Console(width=100, highlight=False)
-    console.print(f"{given.pools} pools (seed {given.seed}), {given.fresh:,} other questions of each")
+    console.print(
+        f"{given.pools} pools (seed {given.seed}), {given.fresh:,} other questions of "
+        "each"
+    )
     console.print(table(found))
     true = sum(one.truth <= one.bound for one in found)
     low = binomtest(true, len(found)).proportion_ci().low if found else 0.0
-    console.print(f"{true} of {len(found)} promises are true, {low:.1%} or more of such promises.")
+    console.print(
+        f"{true} of {len(found)} promises are true, {low:.1%} or more of such promises."
+    )
     return 0
 
 

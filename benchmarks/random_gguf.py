@@ -1,6 +1,8 @@
-"""Writes a GGUF with random weights at a real model's shape: decoding it costs what decoding the real one costs.
+"""Writes a GGUF with random weights at a real model's shape: decoding it costs what
+decoding the real one costs.
 
-The weights' blocks are drawn as they lie in the file, so that half a billion of them take seconds.
+The weights' blocks are drawn as they lie in the file, so that half a billion of them
+take seconds.
 """
 
 import os
@@ -17,12 +19,16 @@ import numpy as np
 import numpy.typing as npt
 
 CHATML: Final = (
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
-    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + "
+    "message['content'] + '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt "
+    "%}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 _CONTROL: Final = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-_RESERVED: Final = 293  # ids at the end that Qwen2.5 keeps for control tokens and padding
-_STRIDE: Final = 37  # coprime to 26², so that a part of all four-letter tokens is spread over the alphabet
+_RESERVED: Final = (
+    293  # ids at the end that Qwen2.5 keeps for control tokens and padding
+)
+# coprime to 26², so that a part of all four-letter tokens is spread over the alphabet
+_STRIDE: Final = 37
 Tensor = tuple[str, npt.NDArray[Any], Any]
 QUANTIZATIONS: Final = ("Q8_0", "Q4_0", "F16")
 _VERSION: Final = 2  # of what is written; part of the cached files' names
@@ -41,12 +47,16 @@ class Shape:
     context: int = 32_768
 
 
-HALF_BILLION: Final = Shape(layers=24, width=896, heads=14, kv_heads=2, hidden=4864, vocabulary=151_936)
+HALF_BILLION: Final = Shape(
+    layers=24, width=896, heads=14, kv_heads=2, hidden=4864, vocabulary=151_936
+)
 """Qwen2.5-0.5B."""
 
 
 def cached_model(folder: Path | None, *, shape: Shape, quantization: str) -> Path:
-    """The random model of this shape, written unless it is in the folder (None: one beside temporary files) already."""
+    """The random model of this shape, written unless it is in the folder (None: one
+    beside temporary files) already.
+    """
     folder = folder or Path(tempfile.gettempdir()) / "langchain-reasc-benchmarks"
     folder.mkdir(parents=True, exist_ok=True)
     dimensions = "-".join(str(int(value)) for value in asdict(shape).values())
@@ -61,16 +71,23 @@ def cached_model(folder: Path | None, *, shape: Shape, quantization: str) -> Pat
     return path
 
 
-def write_random_model(path: Path, *, shape: Shape = HALF_BILLION, quantization: str = "Q4_0", seed: int = 0) -> Path:
+def write_random_model(
+    path: Path,
+    *,
+    shape: Shape = HALF_BILLION,
+    quantization: str = "Q4_0",
+    seed: int = 0,
+) -> Path:
     """Write a model whose responses run to their limit.
 
-    Its end token's logit is exactly 0, where the 40 most likely of V random ones lie far above: with ``top_k`` it is
-    never drawn.
+    Its end token's logit is exactly 0, where the 40 most likely of V random ones lie
+    far above: with ``top_k`` it is never drawn.
 
     Args:
         path: where to write.
         shape: of the model.
-        quantization: of the matrices; with Q4_0 embeddings and output are Q8_0, as llama.cpp's own quantizer has it.
+        quantization: of the matrices; with Q4_0 embeddings and output are Q8_0, as
+            llama.cpp's own quantizer has it.
         seed: the same seed writes the same file.
     """
     writer = gguf.GGUFWriter(path, "qwen2")
@@ -93,7 +110,9 @@ def write_random_model(path: Path, *, shape: Shape = HALF_BILLION, quantization:
     writer.add_pad_token_id(vocabulary.ordinary)
     writer.add_add_bos_token(False)
     writer.add_chat_template(CHATML)
-    for name, values, kind in _tensors(shape, quantization, np.random.default_rng(seed), vocabulary.ordinary):
+    for name, values, kind in _tensors(
+        shape, quantization, np.random.default_rng(seed), vocabulary.ordinary
+    ):
         writer.add_tensor(name, values, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -102,23 +121,45 @@ def write_random_model(path: Path, *, shape: Shape = HALF_BILLION, quantization:
     return path
 
 
-def _tensors(shape: Shape, quantization: str, rng: np.random.Generator, ordinary: int) -> Iterator[Tensor]:
+def _tensors(
+    shape: Shape, quantization: str, rng: np.random.Generator, ordinary: int
+) -> Iterator[Tensor]:
     """Name, values and type of each tensor; those of control tokens' embeddings are 0."""
     kind = gguf.GGMLQuantizationType[quantization]
     four_bits = kind == gguf.GGMLQuantizationType.Q4_0
     outer, width = gguf.GGMLQuantizationType.Q8_0 if four_bits else kind, shape.width
-    # Logits get a standard deviation of 3; outputs of a layer are about as large as its inputs.
-    embeddings = random_blocks(rng, shape.vocabulary, width, kind=outer, scale=3 * width**-0.5)
+    # Logits get a standard deviation of 3; outputs of a layer are about as large as its
+    # inputs.
+    embeddings = random_blocks(
+        rng, shape.vocabulary, width, kind=outer, scale=3 * width**-0.5
+    )
     embeddings[ordinary:] = 0
     yield "token_embd.weight", embeddings, outer
     keys, ones = width // shape.heads * shape.kv_heads, np.ones(width, dtype=np.float32)
-    sizes = {"attn_q": (width, width), "attn_k": (keys, width), "attn_v": (keys, width), "attn_output": (width, width)}
-    sizes |= {"ffn_gate": (shape.hidden, width), "ffn_up": (shape.hidden, width), "ffn_down": (width, shape.hidden)}
+    sizes = {
+        "attn_q": (width, width),
+        "attn_k": (keys, width),
+        "attn_v": (keys, width),
+        "attn_output": (width, width),
+    }
+    sizes |= {
+        "ffn_gate": (shape.hidden, width),
+        "ffn_up": (shape.hidden, width),
+        "ffn_down": (width, shape.hidden),
+    }
     for layer in range(shape.layers):
         for name, (rows, columns) in sizes.items():
-            yield f"blk.{layer}.{name}.weight", random_blocks(rng, rows, columns, kind=kind, scale=columns**-0.5), kind
+            yield (
+                f"blk.{layer}.{name}.weight",
+                random_blocks(rng, rows, columns, kind=kind, scale=columns**-0.5),
+                kind,
+            )
         for name in ("attn_q", "attn_k", "attn_v"):
-            yield f"blk.{layer}.{name}.bias", rng.normal(0, 0.1, sizes[name][0]).astype(np.float32), None
+            yield (
+                f"blk.{layer}.{name}.bias",
+                rng.normal(0, 0.1, sizes[name][0]).astype(np.float32),
+                None,
+            )
         yield f"blk.{layer}.attn_norm.weight", ones, None
         yield f"blk.{layer}.ffn_norm.weight", ones, None
     yield "output_norm.weight", ones, None
@@ -127,23 +168,34 @@ def _tensors(shape: Shape, quantization: str, rng: np.random.Generator, ordinary
 def random_blocks(
     rng: np.random.Generator, rows: int, columns: int, *, kind: Any, scale: float
 ) -> npt.NDArray[np.uint8] | npt.NDArray[np.float16]:
-    """A random matrix of shape (rows, columns) as it lies in a GGUF: half-precision values, or bytes of blocks.
+    """A random matrix of shape (rows, columns) as it lies in a GGUF: half-precision
+    values, or bytes of blocks.
 
     Args:
         rng: where it is drawn from.
         rows: number of outputs.
         columns: number of inputs, a multiple of 32.
-        kind: F16, Q8_0 or Q4_0, both of which are blocks of 32 values: a half-precision factor, then the integers.
+        kind: F16, Q8_0 or Q4_0, both of which are blocks of 32 values: a half-precision
+            factor, then the integers.
         scale: standard deviation of the values.
     """
     if kind == gguf.GGMLQuantizationType.F16:
-        return (rng.standard_normal((rows, columns), dtype=np.float32) * np.float32(scale)).astype(np.float16)
+        return (
+            rng.standard_normal((rows, columns), dtype=np.float32) * np.float32(scale)
+        ).astype(np.float16)
     values, size = gguf.GGML_QUANT_SIZES[kind]
     levels = 16 if kind == gguf.GGMLQuantizationType.Q4_0 else 256
-    blocks = np.frombuffer(rng.bytes(rows * columns // values * size), dtype=np.uint8).reshape(-1, size).copy()
-    # Integers of either kind are uniform and centred on -1/2; a factor of random sign takes that mean away.
+    blocks = (
+        np.frombuffer(rng.bytes(rows * columns // values * size), dtype=np.uint8)
+        .reshape(-1, size)
+        .copy()
+    )
+    # Integers of either kind are uniform and centred on -1/2; a factor of random sign
+    # takes that mean away.
     factor = scale / np.sqrt((levels**2 - 1) / 12 + 0.25)
-    signed = np.where(rng.integers(0, 2, len(blocks)) == 1, factor, -factor).astype("<f2")
+    signed = np.where(rng.integers(0, 2, len(blocks)) == 1, factor, -factor).astype(
+        "<f2"
+    )
     blocks[:, :2] = signed[:, None].view(np.uint8)
     return blocks.reshape(rows, columns // values * size)
 
@@ -156,7 +208,8 @@ class Vocabulary:
         tokens: V texts in GPT-2's printable alphabet.
         kinds: their V types.
         merges: how pairs make longer tokens, the most wanted first.
-        ordinary: how many tokens from the first on are text; the rest is control tokens and padding.
+        ordinary: how many tokens from the first on are text; the rest is control tokens
+            and padding.
         end: id of the token that ends a message.
     """
 
@@ -168,14 +221,23 @@ class Vocabulary:
 
 
 def make_vocabulary(size: int) -> Vocabulary:
-    """At least 262 tokens: the bytes, then 2 to 4 letters, each merged from two earlier ones."""
+    """At least 262 tokens: the bytes, then 2 to 4 letters, each merged from two earlier
+    ones.
+    """
     reserved = _RESERVED if size > 4 * _RESERVED else len(_CONTROL)
     ordinary, unused = size - reserved, reserved - len(_CONTROL)
     alphabet = _byte_alphabet()
     pairs = list(islice(_merges(alphabet[ord(" ")]), ordinary - len(alphabet)))
-    normal, control, padding = map(int, (gguf.TokenType.NORMAL, gguf.TokenType.CONTROL, gguf.TokenType.UNUSED))
+    normal, control, padding = map(
+        int, (gguf.TokenType.NORMAL, gguf.TokenType.CONTROL, gguf.TokenType.UNUSED)
+    )
     return Vocabulary(
-        tokens=[*alphabet, *map("".join, pairs), *_CONTROL, *(f"<|unused_{i}|>" for i in range(unused))],
+        tokens=[
+            *alphabet,
+            *map("".join, pairs),
+            *_CONTROL,
+            *(f"<|unused_{i}|>" for i in range(unused)),
+        ],
         kinds=[normal] * ordinary + [control] * len(_CONTROL) + [padding] * unused,
         merges=list(map(" ".join, pairs)),
         ordinary=ordinary,

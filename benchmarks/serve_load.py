@@ -1,16 +1,20 @@
-"""Many requests at once through `reasc serve`, over several servers, one of which is killed and restarted.
+"""Many requests at once through `reasc serve`, over several servers, one of which is
+killed and restarted.
 
-python -m benchmarks.serve_load                                       1,000 requests, all at once, 4 servers
-python -m benchmarks.serve_load --workers 2                           through two processes
-python -m benchmarks.serve_load --requests 20000 --concurrency 64     a long run: does memory grow?
+python -m benchmarks.serve_load 1,000 requests, all at once, 4 servers python -m
+benchmarks.serve_load --workers 2 through two processes python -m benchmarks.serve_load
+--requests 20000 --concurrency 64 a long run: does memory grow?
 
-All at once: a half is voted on, by three samples each, and a half passed through; of either, a half is streamed. Every
-request must be answered once. What is billed must be what the servers have sent by their own books, in which each
-response stands before it ends, and again after; of the killed one's, those that stand there once may have been sent.
+All at once: a half is voted on, by three samples each, and a half passed through; of
+either, a half is streamed. Every request must be answered once. What is billed must be
+what the servers have sent by their own books, in which each response stands before it
+ends, and again after; of the killed one's, those that stand there once may have been
+sent.
 
-With --concurrency so many requests run at a time, and what is voted on is learned from. Of eight requests two are left
-by their clients in the middle, one is refused by the servers, and one is wrong. The server's memory is looked at after
-every 20 requests. Its slope is that of the means of the last nine of ten stretches; the interval is Student's.
+With --concurrency so many requests run at a time, and what is voted on is learned from.
+Of eight requests two are left by their clients in the middle, one is refused by the
+servers, and one is wrong. The server's memory is looked at after every 20 requests. Its
+slope is that of the means of the last nine of ten stretches; the interval is Student's.
 """
 
 import asyncio
@@ -38,7 +42,9 @@ __all__ = ["Report", "run"]
 
 _STRETCHES: Final = 10
 _FILLING: Final = 2
-"""Stretches of a long run until the last 512 votes and questions are there, which are kept."""
+"""Stretches of a long run until the last 512 votes and questions are there, which are
+kept.
+"""
 _LOOKED_AT_AFTER: Final = 20  # requests
 _KILLED_AFTER: Final = 0.2  # of the requests have been answered
 _DOWN: Final = 2.0  # seconds
@@ -62,7 +68,10 @@ _MIXED: Final = (
     *_ANSWERED,
     _Kind("voted on, left", _STREAMED, leaves=True),
     _Kind("passed through, left", {**_ONE, **_STREAMED}, leaves=True),
-    _Kind("refused by the servers", {"messages": [{"role": "user", "content": "refuse it"}]}),
+    _Kind(
+        "refused by the servers",
+        {"messages": [{"role": "user", "content": "refuse it"}]},
+    ),
     _Kind("wrong", {"reasc": {"wrong": 1}}),
 )
 
@@ -94,16 +103,26 @@ class Report:
     @property
     def is_billed_right(self) -> bool:
         """Whether the bill is what the servers have sent, or may have sent."""
-        return all(self.sent[what] <= self.billed[what] <= self.ended[what] for what in ("responses", "tokens"))
+        return all(
+            self.sent[what] <= self.billed[what] <= self.ended[what]
+            for what in ("responses", "tokens")
+        )
 
     @property
     def stretches(self) -> list[float]:
         """The means of the memory in ten stretches of the run."""
-        return [float(np.mean(part)) for part in np.array_split(self.memory, _STRETCHES)]
+        return [
+            float(np.mean(part)) for part in np.array_split(self.memory, _STRETCHES)
+        ]
 
     def slope(self) -> tuple[float, float, float]:
-        """Return by how many kilobytes a request memory has grown, once what is kept is full, and a 95 % interval."""
-        means, requests = self.stretches[_FILLING:], len(self.memory) * _LOOKED_AT_AFTER / _STRETCHES
+        """Return by how many kilobytes a request memory has grown, once what is kept is
+        full, and a 95 % interval.
+        """
+        means, requests = (
+            self.stretches[_FILLING:],
+            len(self.memory) * _LOOKED_AT_AFTER / _STRETCHES,
+        )
         fitted = stats.linregress(np.arange(len(means)) * requests, means)
         half = stats.t.ppf(0.975, len(means) - 2) * fitted.stderr
         return fitted.slope, fitted.slope - half, fitted.slope + half
@@ -111,15 +130,21 @@ class Report:
     def bill(self, said: str) -> str:
         """Take a reply or a stream into the bill; return what is wrong with it."""
         events = [one.removeprefix("data: ") for one in said.strip().split("\n\n")]
-        said_last = json.loads(next(one for one in reversed(events) if one.startswith("{")))
+        said_last = json.loads(
+            next(one for one in reversed(events) if one.startswith("{"))
+        )
         if "error" in said_last:
             return " with an error"
         account = said_last.get("reasc") or {"launched": 1}
-        self.billed.update(responses=account["launched"], tokens=said_last["usage"]["total_tokens"])
+        self.billed.update(
+            responses=account["launched"], tokens=said_last["usage"]["total_tokens"]
+        )
         return ""
 
     def read_books(self, logs: Sequence[Path]) -> None:
-        """Read what the servers wrote down, once before and once after a response was ended."""
+        """Read what the servers wrote down, once before and once after a response was
+        ended.
+        """
         lines = Counter(line for log in logs for line in log.read_text().splitlines())
         for line, times in lines.items():
             with suppress(json.JSONDecodeError):  # the server was killed while it wrote
@@ -129,7 +154,9 @@ class Report:
                     self.sent.update(responses=1, tokens=tokens)
 
 
-async def run(requests: int, *, servers: int = 4, workers: int = 1, concurrency: int | None = None) -> Report:
+async def run(
+    requests: int, *, servers: int = 4, workers: int = 1, concurrency: int | None = None
+) -> Report:
     """Ask, kill a server, start it again, and keep the books.
 
     Args:
@@ -138,22 +165,41 @@ async def run(requests: int, *, servers: int = 4, workers: int = 1, concurrency:
         workers: processes of `reasc serve`.
         concurrency: requests at a time, of all kinds; None for all at once.
     """
-    report, begun, kinds = Report(), time.monotonic(), _MIXED if concurrency else _ANSWERED
-    options: dict[str, Any] = {"requests": requests, "queue": requests, "workers": workers}
-    options |= {"answer": "number", "max_samples": 3, **({} if concurrency else {"no_learning": None})}
+    report, begun, kinds = (
+        Report(),
+        time.monotonic(),
+        _MIXED if concurrency else _ANSWERED,
+    )
+    options: dict[str, Any] = {
+        "requests": requests,
+        "queue": requests,
+        "workers": workers,
+    }
+    options |= {
+        "answer": "number",
+        "max_samples": 3,
+        **({} if concurrency else {"no_learning": None}),
+    }
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         logs = [Path(folder) / str(number) for number in range(servers)]
         upstreams = [ServerProcess(log, 0.02 if concurrency else 0.3) for log in logs]
         for one in upstreams:
             stack.callback(one.kill)
-        url, process = stack.enter_context(front(*(one.url for one in upstreams), **options))
+        url, process = stack.enter_context(
+            front(*(one.url for one in upstreams), **options)
+        )
         places = asyncio.Semaphore(concurrency or requests)
         any_number = aiohttp.TCPConnector(limit=0)
-        async with aiohttp.ClientSession(connector=any_number) as client, asyncio.TaskGroup() as group:
+        async with (
+            aiohttp.ClientSession(connector=any_number) as client,
+            asyncio.TaskGroup() as group,
+        ):
             group.create_task(_kill_and_start(upstreams[0], report, requests))
             for number in range(requests):
                 await places.acquire()
-                asked = group.create_task(_ask(client, url, number, kinds[number % len(kinds)], report))
+                asked = group.create_task(
+                    _ask(client, url, number, kinds[number % len(kinds)], report)
+                )
                 asked.add_done_callback(lambda _: places.release())
                 if number % _LOOKED_AT_AFTER == 0:
                     report.memory.append(_resident(process))
@@ -171,8 +217,14 @@ async def _kill_and_start(server: ServerProcess, report: Report, requests: int) 
     await asyncio.to_thread(server.start)
 
 
-async def _ask(client: aiohttp.ClientSession, url: str, number: int, kind: _Kind, report: Report) -> None:
-    body = {"model": "tiny", "messages": [{"role": "user", "content": f"q{number}"}], **kind.fields}
+async def _ask(
+    client: aiohttp.ClientSession, url: str, number: int, kind: _Kind, report: Report
+) -> None:
+    body = {
+        "model": "tiny",
+        "messages": [{"role": "user", "content": f"q{number}"}],
+        **kind.fields,
+    }
     report.open += 1
     report.at_once = max(report.at_once, report.open)
     try:
@@ -192,28 +244,47 @@ async def _ask(client: aiohttp.ClientSession, url: str, number: int, kind: _Kind
 def _resident(process: int) -> int:
     """Return the kilobytes of a process in memory."""
     status = Path(f"/proc/{process}/status").read_text()
-    return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS")))
+    return int(
+        next(
+            line.split()[1] for line in status.splitlines() if line.startswith("VmRSS")
+        )
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print what became of the requests; returns 1 if the books are not equal."""
     parser = parser_of("serve_load", __doc__)
     parser.add_argument("--requests", type=int, default=1000)
-    parser.add_argument("--workers", type=int, default=1, help="processes of reasc serve (%(default)s)")
-    parser.add_argument("--concurrency", type=int, help="requests at a time; default: all at once")
+    parser.add_argument(
+        "--workers", type=int, default=1, help="processes of reasc serve (%(default)s)"
+    )
+    parser.add_argument(
+        "--concurrency", type=int, help="requests at a time; default: all at once"
+    )
     given = parser.parse_args(arguments)
-    report = asyncio.run(run(given.requests, workers=given.workers, concurrency=given.concurrency))
+    report = asyncio.run(
+        run(given.requests, workers=given.workers, concurrency=given.concurrency)
+    )
     for (kind, outcome), count in sorted(report.answers.items()):
         print(f"{kind:25} {outcome:30} {count:6,}")
     print(f"{report.seconds:.0f} s; {report.at_once:,} requests open at once at most")
     if given.concurrency:
         slope, low, high = (1000 * value for value in report.slope())
-        print("memory in each tenth of the run, MB:", *(f"{mean / 1000:.1f}" for mean in report.stretches))
-        print(f"its slope in the last eight tenths: {slope:+.0f} [{low:+.0f}, {high:+.0f}] kB in 1,000 requests")
+        print(
+            "memory in each tenth of the run, MB:",
+            *(f"{mean / 1000:.1f}" for mean in report.stretches),
+        )
+        print(
+            f"its slope in the last eight tenths: {slope:+.0f} [{low:+.0f}, "
+            f"{high:+.0f}] kB in 1,000 requests"
+        )
         return 0
     for what in ("responses", "tokens"):
         sent, ended = report.sent[what], report.ended[what]
-        print(f"{what}: billed {report.billed[what]:,}; sent by the servers {sent:,}, or up to {ended:,}")
+        print(
+            f"{what}: billed {report.billed[what]:,}; sent by the servers {sent:,}, or "
+            f"up to {ended:,}"
+        )
     return int(not report.is_billed_right)
 
 

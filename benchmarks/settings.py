@@ -1,4 +1,6 @@
-"""What every measure is run with: options, models, contenders; and the machine that it is run on."""
+"""What every measure is run with: options, models, contenders; and the machine that it
+is run on.
+"""
 
 import importlib.metadata
 import json
@@ -28,15 +30,26 @@ CELLS: Final = 8192
 """Tokens everybody's KV cache holds, unless a measure says otherwise."""
 
 QUESTION: Final = (
-    "Lena has 27 red cups and 14 blue cups. Lena buys 3 packs of 6 cups. How many cups does Lena have now?"
+    "Lena has 27 red cups and 14 blue cups. Lena buys 3 packs of 6 cups. "
+    "How many cups does Lena have now?"
 )
-_SMALL: Final = Shape(layers=2, width=64, heads=4, kv_heads=2, hidden=128, vocabulary=2048)
-_LIBRARIES: Final = "LLAMA_CPP_LIB_PATH"  # llama-cpp-python looks for llama.cpp's libraries there
-_NEVER_DRAWN: Final = "ÿ"  # a token of the shipped model for a byte that no UTF-8 text has
+_SMALL: Final = Shape(
+    layers=2, width=64, heads=4, kv_heads=2, hidden=128, vocabulary=2048
+)
+_LIBRARIES: Final = (
+    "LLAMA_CPP_LIB_PATH"  # llama-cpp-python looks for llama.cpp's libraries there
+)
+_NEVER_DRAWN: Final = (
+    "ÿ"  # a token of the shipped model for a byte that no UTF-8 text has
+)
 
 
 def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return (
+        len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 1
+    )
 
 
 def default_threads() -> int:
@@ -51,7 +64,8 @@ class Settings:
     Attributes:
         flash_attn: for everybody; None leaves it to llama.cpp.
         rounds: rounds of each measure; None: what the measure thinks right.
-        libraries: a build of llama.cpp to run the bare loop with, instead of llama-cpp-python's own.
+        libraries: a build of llama.cpp to run the bare loop with, instead of
+            llama-cpp-python's own.
     """
 
     threads: int = default_threads()
@@ -92,16 +106,25 @@ class Settings:
     @cached_property
     def model_path(self) -> Path:
         """The random model."""
-        return cached_model(self.folder and self.folder.resolve(), shape=self.shape, quantization=self.quantization)
+        return cached_model(
+            self.folder and self.folder.resolve(),
+            shape=self.shape,
+            quantization=self.quantization,
+        )
 
     @cached_property
     def endless_shipped_path(self) -> Path:
-        """The shipped model, its end token renamed, so that all its responses are equally long."""
+        """The shipped model, its end token renamed, so that all its responses are
+        equally long.
+        """
         path = self.model_path.with_name(f"endless-{embedded_model_path().name}")
         unfinished = path.with_suffix(".part")
         shutil.copyfile(embedded_model_path(), unfinished)
         fields = gguf.GGUFReader(unfinished, "r+").fields
-        tokens, end = fields["tokenizer.ggml.tokens"], fields["tokenizer.ggml.eos_token_id"].parts[-1]
+        tokens, end = (
+            fields["tokenizer.ggml.tokens"],
+            fields["tokenizer.ggml.eos_token_id"].parts[-1],
+        )
         old, end[0] = int(end[0]), tokens.contents().index(_NEVER_DRAWN)
         tokens.parts[tokens.data[old]][:] = ord("x")
         unfinished.replace(path)
@@ -113,17 +136,25 @@ class Settings:
 
 
 @contextmanager
-def open_ours(settings: Settings, path: Path | None, **fields: Any) -> Iterator[ChatLlamaCpp]:
-    """Our chat model on a GGUF, with everybody's threads and sampling; None: the shipped one, with its own sampling."""
+def open_ours(
+    settings: Settings, path: Path | None, **fields: Any
+) -> Iterator[ChatLlamaCpp]:
+    """Our chat model on a GGUF, with everybody's threads and sampling; None: the
+    shipped one, with its own sampling.
+    """
     if path is not None:
         fields = {"model_path": path, **SAMPLING, **fields}
-    with ChatLlamaCpp(**{**settings.of_llama_cpp, "n_threads": settings.threads, "seed": 1, **fields}) as model:
+    with ChatLlamaCpp(
+        **{**settings.of_llama_cpp, "n_threads": settings.threads, "seed": 1, **fields}
+    ) as model:
         yield model
 
 
 @contextmanager
 def open_bare(settings: Settings, path: Path, *, sequences: int) -> Iterator[BareLoop]:
-    """The bare loop under the same settings, in a process of its own: two OpenMP teams in one slow each other down."""
+    """The bare loop under the same settings, in a process of its own: two OpenMP teams
+    in one slow each other down.
+    """
     process = _BareProcess(ctx=get_context("spawn"))
     if settings.libraries:
         os.environ[_LIBRARIES] = str(settings.libraries)
@@ -133,7 +164,12 @@ def open_bare(settings: Settings, path: Path, *, sequences: int) -> Iterator[Bar
         if settings.libraries:
             del os.environ[_LIBRARIES]
     with process:
-        options = {"sequences": sequences, "cells": CELLS, "threads": settings.threads, **settings.of_llama_cpp}
+        options = {
+            "sequences": sequences,
+            "cells": CELLS,
+            "threads": settings.threads,
+            **settings.of_llama_cpp,
+        }
         yield cast(BareLoop, process.BareLoop(path, **options))  # type: ignore[attr-defined]
 
 
@@ -146,12 +182,19 @@ _BareProcess.register("BareLoop", BareLoop)
 
 def shipped_questions(count: int) -> list[str]:
     """The first questions of the shipped model's test set."""
-    lines = embedded_model_path().with_name("test.jsonl").read_text(encoding="utf-8").splitlines()[:count]
+    lines = (
+        embedded_model_path()
+        .with_name("test.jsonl")
+        .read_text(encoding="utf-8")
+        .splitlines()[:count]
+    )
     return [json.loads(line)["question"] for line in lines]
 
 
 def prompt_ids(model: ChatLlamaCpp, question: str) -> list[int]:
-    """Token ids, as many as our prompt for the question has, for a contender that takes no messages."""
+    """Token ids, as many as our prompt for the question has, for a contender that takes
+    no messages.
+    """
     size = model.get_num_tokens_from_messages([HumanMessage(question)])
     ids = model.get_token_ids(question)
     return (ids * (size // len(ids) + 1))[:size]
@@ -164,19 +207,33 @@ def check_tokens(who: str, counts: Sequence[int], wanted: int) -> None:
         RuntimeError: a response has another length.
     """
     if any(count != wanted for count in counts):
-        raise RuntimeError(f"{who} generated {list(counts)} tokens where everybody was to generate {wanted}")
+        raise RuntimeError(
+            f"{who} generated {list(counts)} tokens where everybody was to generate "
+            f"{wanted}"
+        )
 
 
 def describe_machine(settings: Settings) -> str:
-    """Processor, cores, threads, load, operating system, versions and llama.cpp's build, one line each."""
+    """Processor, cores, threads, load, operating system, versions and llama.cpp's
+    build, one line each.
+    """
     llama = library()
     about = Path("/proc/cpuinfo")
     lines = about.read_text().split("\n\n")[0].splitlines() if about.exists() else []
-    model = [" ".join(line.replace(":", "").split()) for line in lines if line.startswith(("cpu family", "model\t"))]
-    load = f", load {os.getloadavg()[0]:.2f} before the run" if hasattr(os, "getloadavg") else ""
+    model = [
+        " ".join(line.replace(":", "").split())
+        for line in lines
+        if line.startswith(("cpu family", "model\t"))
+    ]
+    load = (
+        f", load {os.getloadavg()[0]:.2f} before the run"
+        if hasattr(os, "getloadavg")
+        else ""
+    )
     flash = {None: "left to llama.cpp", True: "on", False: "off"}[settings.flash_attn]
     installed = {
-        each.metadata["name"].lower().replace("_", "-"): each.version for each in importlib.metadata.distributions()
+        each.metadata["name"].lower().replace("_", "-"): each.version
+        for each in importlib.metadata.distributions()
     }
     packages = ("llama-cpp-python", "xllamacpp", "numpy", "langchain-core")
     return f"""\
@@ -194,5 +251,7 @@ def _cards() -> list[str]:
     if shutil.which("nvidia-smi") is None:
         return []
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    answer = subprocess.run(query, capture_output=True, text=True, check=False, timeout=30)
+    answer = subprocess.run(
+        query, capture_output=True, text=True, check=False, timeout=30
+    )
     return answer.stdout.strip().splitlines() if answer.returncode == 0 else []

@@ -1,6 +1,8 @@
-"""Whether processes that share what they learn, and are killed at any moment, lose or tear any of it.
+"""Whether processes that share what they learn, and are killed at any moment, lose or
+tear any of it.
 
-python -m benchmarks.shared_store      8 processes of 1,000 questions each, killed 200 times (kill -9)
+python -m benchmarks.shared_store 8 processes of 1,000 questions each, killed 200 times
+(kill -9)
 """
 
 import os
@@ -17,7 +19,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.command import parser_of
-from langchain_reasc.calibration import AnsweredQuestion, ConsensusCalibrator, Learner, ObservationStore
+from langchain_reasc.calibration import (
+    AnsweredQuestion,
+    ConsensusCalibrator,
+    Learner,
+    ObservationStore,
+)
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.threads import import_deferred
 
@@ -35,8 +42,9 @@ class Outcome:
         kills: processes killed.
         seen: questions that the store counts.
         kept: questions that the store holds.
-        lost: acknowledged questions that are not among those; None where more came than are kept, as then only their
-            count tells, which a question in doubt may hide.
+        lost: acknowledged questions that are not among those; None where more came than
+            are kept, as then only their count tells, which a question in doubt may
+            hide.
         doubled: questions that are there twice.
         calibrated: questions that a calibration on the store is made of.
         seconds: of it all.
@@ -53,8 +61,13 @@ class Outcome:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing acknowledged was lost, and nothing came twice: of each kill one question may be in doubt."""
-        return not (self.lost or self.doubled) and 0 <= self.seen - self.acknowledged <= self.kills
+        """Whether nothing acknowledged was lost, and nothing came twice: of each kill
+        one question may be in doubt.
+        """
+        return (
+            not (self.lost or self.doubled)
+            and 0 <= self.seen - self.acknowledged <= self.kills
+        )
 
 
 class _Signals:
@@ -77,15 +90,22 @@ def _learn(path: Path, name: str, questions: range, acknowledge: Connection) -> 
     for at in questions:
         rng = random.Random(f"{name} {at}")
         answers = tuple(rng.choice((0, 0, 0, 1, 2)) for _ in range(_RESPONSES))
-        readings = tuple(_Signals(rng.gauss(float(answer == 0), 1.0)) for answer in answers)
-        calibrator.observe(AnsweredQuestion(answers, readings, _RESPONSES, answers[0], f"{name} {at}"), learned=False)
+        readings = tuple(
+            _Signals(rng.gauss(float(answer == 0), 1.0)) for answer in answers
+        )
+        calibrator.observe(
+            AnsweredQuestion(answers, readings, _RESPONSES, answers[0], f"{name} {at}"),
+            learned=False,
+        )
         while not calibrator.wait() or calibrator.unsaved:
             calibrator.save()
         acknowledge.send(at)
 
 
 class _Worker:
-    """A process that begins again behind what it has acknowledged, each time under another name."""
+    """A process that begins again behind what it has acknowledged, each time under
+    another name.
+    """
 
     def __init__(self, number: int, path: Path, questions: int) -> None:
         self._number, self._path, self._questions = number, path, questions
@@ -100,7 +120,9 @@ class _Worker:
         context = get_context("fork")
         self._told, told = context.Pipe(duplex=False)
         left = range(len(self.names), self._questions)
-        self.process = context.Process(target=_learn, args=(self._path, self._name, left, told))
+        self.process = context.Process(
+            target=_learn, args=(self._path, self._name, left, told)
+        )
         self.process.start()
         told.close()
 
@@ -127,9 +149,14 @@ class _Worker:
             self.begin()
 
 
-def trial(path: Path, *, processes: int, questions: int, kills: int, seed: int = 0) -> Outcome:
-    """Let processes learn into one store, and kill them at random moments until they are done."""
-    import_deferred()  # before the processes are forked, or most kills would come while they import
+def trial(
+    path: Path, *, processes: int, questions: int, kills: int, seed: int = 0
+) -> Outcome:
+    """Let processes learn into one store, and kill them at random moments until they
+    are done.
+    """
+    # before the processes are forked, or most kills would come while they import
+    import_deferred()
     rng, begun, killed = random.Random(seed), time.monotonic(), 0
     workers = [_Worker(number, path, questions) for number in range(processes)]
     while running := [worker for worker in workers if worker.runs]:
@@ -137,7 +164,9 @@ def trial(path: Path, *, processes: int, questions: int, kills: int, seed: int =
         if killed < kills:
             rng.choice(running).kill()
             killed += 1
-            ObservationStore.open(path).close() if path.exists() else None  # which refuses a file that is torn
+            ObservationStore.open(
+                path
+            ).close() if path.exists() else None  # which refuses a file that is torn
         for worker in workers:
             worker.read()
     names = [name for worker in workers for name in worker.names]
@@ -147,7 +176,16 @@ def trial(path: Path, *, processes: int, questions: int, kills: int, seed: int =
     ids = [one.id for one in known]
     lost = len(set(names) - set(ids)) if known.seen == len(ids) else None
     doubled = len(ids) - len(set(ids))
-    return Outcome(len(names), killed, known.seen, len(known), lost, doubled, made.n if made else 0, seconds)
+    return Outcome(
+        len(names),
+        killed,
+        known.seen,
+        len(known),
+        lost,
+        doubled,
+        made.n if made else 0,
+        seconds,
+    )
 
 
 def main() -> int:
@@ -164,7 +202,10 @@ def main() -> int:
     if not outcome.holds:
         print("SOMETHING WAS LOST, OR CAME TWICE")
     elif outcome.lost is None:
-        print("the store counts no fewer than were acknowledged, and nothing that it holds came twice")
+        print(
+            "the store counts no fewer than were acknowledged, and nothing that it "
+            "holds came twice"
+        )
     else:
         print("nothing was lost, and nothing came twice")
     return int(not outcome.holds)

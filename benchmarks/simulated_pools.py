@@ -1,9 +1,12 @@
-"""How much accuracy each configuration loses to ASC on simulated pools: ``python -m benchmarks.simulated_pools``.
+"""How much accuracy each configuration loses to ASC on simulated pools:
+``python -m benchmarks.simulated_pools``.
 
-There are 100 kinds of pools: 10 of answers, each with 10 of signals. Each configuration learns from the 16 to 512
-warm-up questions of a pool and is then compared with ASC on 20,000 others, in points of accuracy and in tokens (those
-of the warm-up not counted). It holds where its loss is at most 0.3 points on average over each kind of answers and of
-signal, and above 1 point in at most 5 % of all pools. A pool takes about a second of one processor.
+There are 100 kinds of pools: 10 of answers, each with 10 of signals. Each configuration
+learns from the 16 to 512 warm-up questions of a pool and is then compared with ASC on
+20,000 others, in points of accuracy and in tokens (those of the warm-up not counted).
+It holds where its loss is at most 0.3 points on average over each kind of answers and
+of signal, and above 1 point in at most 5 % of all pools. A pool takes about a second of
+one processor.
 """
 
 import argparse
@@ -19,7 +22,12 @@ from typing import Any, Final
 
 import numpy as np
 from langchain_reasc_lab.simulation.answers import ANSWERS
-from langchain_reasc_lab.simulation.pools import WARM_UPS, Responses, kind_of, simulated_pool
+from langchain_reasc_lab.simulation.pools import (
+    WARM_UPS,
+    Responses,
+    kind_of,
+    simulated_pool,
+)
 from langchain_reasc_lab.simulation.signals import SIGNAL_KINDS
 from rich.console import Console
 from rich.progress import track
@@ -98,7 +106,11 @@ class Losses:
 
 
 def compared(
-    index: int, *, seed: int = 0, questions: int = QUESTIONS, configurations: Sequence[str] = tuple(CONFIGURATIONS)
+    index: int,
+    *,
+    seed: int = 0,
+    questions: int = QUESTIONS,
+    configurations: Sequence[str] = tuple(CONFIGURATIONS),
 ) -> list[Outcome]:
     """What each configuration does on the pool of this number."""
     pool = simulated_pool(index, seed=seed, questions=questions)
@@ -109,14 +121,28 @@ def compared(
             rule, measure = CONFIGURATIONS[name](pool.warm_up)
         right, tokens = accuracy_and_tokens(pool.tested, rule, measure)
         loss, kind = 100 * (asc_right - right), pool.kind
-        found.append(Outcome(index, kind.answers, kind.signal, len(pool.warm_up), name, loss, tokens / asc_tokens))
+        found.append(
+            Outcome(
+                index,
+                kind.answers,
+                kind.signal,
+                len(pool.warm_up),
+                name,
+                loss,
+                tokens / asc_tokens,
+            )
+        )
     return found
 
 
-def accuracy_and_tokens(tested: Responses, rule: StoppingRule, measure: int = 0) -> tuple[float, int]:
+def accuracy_and_tokens(
+    tested: Responses, rule: StoppingRule, measure: int = 0
+) -> tuple[float, int]:
     """What a rule does on these questions: its accuracy, and the tokens that it spends."""
     samples, answers = decisions(rule, tested, measure)
-    spent = np.take_along_axis(np.cumsum(tested.tokens, axis=1), samples[:, None] - 1, axis=1)
+    spent = np.take_along_axis(
+        np.cumsum(tested.tokens, axis=1), samples[:, None] - 1, axis=1
+    )
     return float((answers == tested.right).mean()), int(spent.sum())
 
 
@@ -135,15 +161,20 @@ def run(
         pools: how many.
         seed: the seed of them all.
         jobs: processes.
-        kinds: kinds of answers and of signals; only pools of one of them are taken, all if there are none.
+        kinds: kinds of answers and of signals; only pools of one of them are taken, all
+            if there are none.
         questions: tested questions of each pool.
         configurations: names in :data:`~benchmarks.configurations.CONFIGURATIONS`.
 
     Yields:
         The outcomes on one pool after another.
     """
-    taken = islice((index for index in count() if not kinds or _of_any(index, kinds)), pools)
-    work = partial(compared, seed=seed, questions=questions, configurations=configurations)
+    taken = islice(
+        (index for index in count() if not kinds or _of_any(index, kinds)), pools
+    )
+    work = partial(
+        compared, seed=seed, questions=questions, configurations=configurations
+    )
     if jobs == 1:
         yield from map(work, taken)
     else:
@@ -159,29 +190,42 @@ def _of_any(index: int, kinds: Sequence[str]) -> bool:
 def losses_by(attribute: str, outcomes: Sequence[Outcome]) -> list[Losses]:
     """The losses of one configuration by ``answers``, ``signal`` or ``warm_up``."""
     prefix, kinds = _GROUPS[attribute]
-    groups = {kind: [one for one in outcomes if getattr(one, attribute) == kind] for kind in kinds}
-    return [Losses.over(f"{prefix}{kind}", group) for kind, group in groups.items() if group]
+    groups = {
+        kind: [one for one in outcomes if getattr(one, attribute) == kind]
+        for kind in kinds
+    }
+    return [
+        Losses.over(f"{prefix}{kind}", group) for kind, group in groups.items() if group
+    ]
 
 
 def verdict(name: str, outcomes: Sequence[Outcome]) -> tuple[bool, str]:
     """Whether a configuration holds, and a line that says so."""
-    every, kinds = Losses.over("all", outcomes), losses_by("answers", outcomes) + losses_by("signal", outcomes)
+    every, kinds = (
+        Losses.over("all", outcomes),
+        losses_by("answers", outcomes) + losses_by("signal", outcomes),
+    )
     worst = max(kinds, key=lambda losses: losses.mean)
     often = max(kinds, key=lambda losses: losses.above)
     holds = worst.mean <= MEAN_LOSS and every.above <= SHARE
     return holds, (
-        f"{name} {'HOLDS' if holds else 'FAILS'}: loses at most {worst.mean:.2f} on average over a kind "
-        f"({worst.kind}); above {LOSS:g} point in {every.above:.1%} of pools, at most {often.above:.1%} of a kind"
+        f"{name} {'HOLDS' if holds else 'FAILS'}: loses at most {worst.mean:.2f} on "
+        f"average over a kind ({worst.kind}); above {LOSS:g} point in "
+        f"{every.above:.1%} of pools, at most {often.above:.1%} of a kind"
         + (f" ({often.kind})" if often.above else "")
     )
 
 
 def _table(name: str, outcomes: Sequence[Outcome]) -> Table:
-    table = Table(title=name, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table = Table(
+        title=name, title_justify="left", title_style="bold", box=None, pad_edge=False
+    )
     table.add_column("kind of pool")
     for heading in ("pools", "tokens / ASC", "mean loss", "95 %", f"above {LOSS:g}"):
         table.add_column(heading, justify="right")
-    groups = [losses for attribute in _GROUPS for losses in losses_by(attribute, outcomes)]
+    groups = [
+        losses for attribute in _GROUPS for losses in losses_by(attribute, outcomes)
+    ]
     for losses in (*groups, Losses.over("all", outcomes)):
         figures = f"{losses.pools} {losses.tokens:.2f} {losses.mean:+.2f} {losses.high:+.2f} {losses.above:.1%}"
         table.add_row(losses.kind, *figures.split())
@@ -191,11 +235,23 @@ def _table(name: str, outcomes: Sequence[Outcome]) -> Table:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line asks for."""
     given = _parser().parse_args(arguments)
-    options = {name: getattr(given, name) for name in ("seed", "jobs", "kinds", "questions", "configurations")}
+    options = {
+        name: getattr(given, name)
+        for name in ("seed", "jobs", "kinds", "questions", "configurations")
+    }
     shown = Console(stderr=True)
-    by_pool = track(run(given.pools, **options), "Pools", given.pools, console=shown, disable=not shown.is_terminal)
+    by_pool = track(
+        run(given.pools, **options),
+        "Pools",
+        given.pools,
+        console=shown,
+        disable=not shown.is_terminal,
+    )
     outcomes = [outcome for found in by_pool for outcome in found]
-    by_name = {name: [o for o in outcomes if o.configuration == name] for name in given.configurations}
+    by_name = {
+        name: [o for o in outcomes if o.configuration == name]
+        for name in given.configurations
+    }
     if given.json:
         print(json.dumps([asdict(outcome) for outcome in outcomes]))
         return 0
@@ -216,15 +272,36 @@ def _positive(text: str) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = parser_of("simulated_pools", __doc__)
     kinds = (*ANSWERS, *SIGNAL_KINDS)
-    parser.add_argument("--pools", type=_positive, default=1000, help="how many (%(default)s)")
-    parser.add_argument("--questions", type=_positive, default=QUESTIONS, help="tested in each (%(default)s)")
+    parser.add_argument(
+        "--pools", type=_positive, default=1000, help="how many (%(default)s)"
+    )
+    parser.add_argument(
+        "--questions",
+        type=_positive,
+        default=QUESTIONS,
+        help="tested in each (%(default)s)",
+    )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--jobs", type=_positive, default=os.cpu_count() or 1, help="processes (%(default)s)")
+    parser.add_argument(
+        "--jobs",
+        type=_positive,
+        default=os.cpu_count() or 1,
+        help="processes (%(default)s)",
+    )
     several: dict[str, Any] = {"nargs": "+", "metavar": "NAME"}
-    for option, names, default in (("kinds", kinds, ()), ("configurations", CONFIGURATIONS, tuple(CONFIGURATIONS))):
+    for option, names, default in (
+        ("kinds", kinds, ()),
+        ("configurations", CONFIGURATIONS, tuple(CONFIGURATIONS)),
+    ):
         text = f"only these: {'; '.join(names)}".replace("%", "%%")
-        parser.add_argument(f"--{option}", choices=names, default=default, help=text, **several)
-    parser.add_argument("--json", action="store_true", help="print every outcome as JSON instead of tables")
+        parser.add_argument(
+            f"--{option}", choices=names, default=default, help=text, **several
+        )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print every outcome as JSON instead of tables",
+    )
     return parser
 
 

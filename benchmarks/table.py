@@ -1,4 +1,6 @@
-"""Repeated rounds in which every contender has its turn, and the table of what they showed."""
+"""Repeated rounds in which every contender has its turn, and the table of what they
+showed.
+"""
 
 import io
 import statistics
@@ -12,7 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 Name = TypeVar("Name", bound=Hashable)
-_PAUSE = 0.05  # seconds; worker threads of the last turn spin for some milliseconds before they sleep
+# seconds; worker threads of the last turn spin for some milliseconds before they sleep
+_PAUSE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,9 @@ class Spread:
         return cls(min(found), statistics.median(found), max(found))
 
 
-def interleaved(turns: Mapping[Name, Callable[[], float]], *, rounds: int) -> dict[Name, list[float]]:
+def interleaved(
+    turns: Mapping[Name, Callable[[], float]], *, rounds: int
+) -> dict[Name, list[float]]:
     """Let everyone have a turn in each round; every other round goes backwards.
 
     Args:
@@ -38,7 +43,8 @@ def interleaved(turns: Mapping[Name, Callable[[], float]], *, rounds: int) -> di
         rounds: how many count; one more goes before them, to warm up.
 
     Returns:
-        Name -> one figure per round; figures of the same index come from the same round.
+        Name -> one figure per round; figures of the same index come from the same
+        round.
     """
     figures: dict[Name, list[float]] = {name: [] for name in turns}
     for index in range(-1, rounds):
@@ -71,7 +77,11 @@ class Goal(NamedTuple):
 
     def met_by(self, value: float) -> bool:
         """Whether a median meets it."""
-        return {"≥": value >= self.bound, "≤": value <= self.bound, "<": value < self.bound}[self.sign]
+        return {
+            "≥": value >= self.bound,
+            "≤": value <= self.bound,
+            "<": value < self.bound,
+        }[self.sign]
 
     def __str__(self) -> str:
         return f"{self.sign} {self.bound:g}{self.unit}"
@@ -82,7 +92,8 @@ class Row(NamedTuple):
 
     Attributes:
         measure: what was measured, with its unit unless it is a ratio.
-        spread: its figures; None if it could not be measured, which ``note`` then explains.
+        spread: its figures; None if it could not be measured, which ``note`` then
+            explains.
         goal: what its median should be; None for a figure that explains another.
         note: printed under the table.
     """
@@ -103,7 +114,9 @@ class Row(NamedTuple):
 
 
 def rows_of(measure: Callable[[Any], Iterable[Row]], settings: object) -> list[Row]:
-    """The rows of a measure, where only a function of a module can be sent to the process that runs it."""
+    """The rows of a measure, where only a function of a module can be sent to the
+    process that runs it.
+    """
     return list(measure(settings))
 
 
@@ -120,10 +133,16 @@ def render(rows: Iterable[Row]) -> str:
             notes.append(f"[{len(notes) + 1}] {row.note}")
             name += f" [{len(notes)}]"
         spread = row.spread
-        figures = map(_figure, (spread.low, spread.median, spread.high)) if spread else [""] * 3
+        figures = (
+            map(_figure, (spread.low, spread.median, spread.high))
+            if spread
+            else [""] * 3
+        )
         table.add_row(name, str(row.goal or ""), *figures, row.verdict)
     text = io.StringIO()
-    Console(file=text, width=1000, markup=False, highlight=False, emoji=False).print(table)
+    Console(file=text, width=1000, markup=False, highlight=False, emoji=False).print(
+        table
+    )
     lines = [line.strip() for line in text.getvalue().splitlines() if line.strip()]
     return "\n".join([*lines, *([""] if notes else []), *notes])
 
@@ -131,4 +150,10 @@ def render(rows: Iterable[Row]) -> str:
 def _figure(value: float) -> str:
     """Three digits that count, or all before the point."""
     size = abs(value)
-    return f"{value:,.0f}" if size >= 100 else f"{value:.1f}" if size >= 10 else f"{value:.3f}"
+    return (
+        f"{value:,.0f}"
+        if size >= 100
+        else f"{value:.1f}"
+        if size >= 10
+        else f"{value:.3f}"
+    )

@@ -1,10 +1,14 @@
-"""What learning online loses when confidence turns in the middle of a stream: ``python -m benchmarks.turned_signal``.
+"""What learning online loses when confidence turns in the middle of a stream:
+``python -m benchmarks.turned_signal``.
 
-Simulated questions are asked one after another as ``calibration="online"`` asks them, audits included. From one of them
-on, scores are kept, mirrored (inverted: the surest response seems the least sure) or dealt out at random (noise); their
-distribution stays the same, and so do the answers. Only streams in which a measure is trusted by then are shown.
+Simulated questions are asked one after another as ``calibration="online"`` asks them,
+audits included. From one of them on, scores are kept, mirrored (inverted: the surest
+response seems the least sure) or dealt out at random (noise); their distribution stays
+the same, and so do the answers. Only streams in which a measure is trusted by then are
+shown.
 
-A question counts as watched where a trusted measure decides it, and it goes on beyond its first response or is audited.
+A question counts as watched where a trusted measure decides it, and it goes on beyond
+its first response or is audited.
 """
 
 import sys
@@ -41,10 +45,12 @@ class Outcome:
     Attributes:
         turned: what became of its scores.
         questions: questions that a trusted measure decided.
-        ended: how trust in the measure ended: by the test of ``confidence``, of ``agreement``, by a ``refit``; or not.
+        ended: how trust in the measure ended: by the test of ``confidence``, of
+            ``agreement``, by a ``refit``; or not.
         delay: questions until then.
         watched: those of them that were watched.
-        lost: points of accuracy less than ASC's on the questions after the turn; with the test, and without it.
+        lost: points of accuracy less than ASC's on the questions after the turn; with
+            the test, and without it.
         alarms: of the test of confidence, in the whole stream.
     """
 
@@ -63,7 +69,9 @@ def turned(responses: Responses, at: int, how: str, seed: int) -> Responses:
     after = scores[:, at:].reshape(len(scores), -1)
     if how == INVERTED:
         order = np.argsort(after, axis=1)
-        np.put_along_axis(after, order, np.take_along_axis(after, order[:, ::-1], axis=1), axis=1)
+        np.put_along_axis(
+            after, order, np.take_along_axis(after, order[:, ::-1], axis=1), axis=1
+        )
     elif how == NOISE:
         after = after[:, np.random.default_rng(seed).permutation(after.shape[1])]
     scores[:, at:] = after.reshape(scores[:, at:].shape)
@@ -71,22 +79,36 @@ def turned(responses: Responses, at: int, how: str, seed: int) -> Responses:
 
 
 def stream(responses: Responses, *, tested: bool = True) -> Streamed:
-    """Ask the questions one after another, with or without the drift test of confidence."""
+    """Ask the questions one after another, with or without the drift test of
+    confidence.
+    """
 
     @cache
     def read(measure: Measure | None) -> Sequence[Sequence[Response]]:
         number = None if measure is None else NAMED.index(measure)
-        return [responses.to_question(question, number) for question in range(len(responses))]
+        return [
+            responses.to_question(question, number)
+            for question in range(len(responses))
+        ]
 
-    questions = Stream(read, list(responses.scores), NAMED[: len(responses.scores)], responses.answers.shape[1])
+    questions = Stream(
+        read,
+        list(responses.scores),
+        NAMED[: len(responses.scores)],
+        responses.answers.shape[1],
+    )
     if tested:
         return questions.run()
     with patch.object(learner, "separation", lambda *_: ()):
         return questions.run()
 
 
-def outcomes(index: int, *, questions: int, turn: int, seed: int, ways: Sequence[str]) -> Iterator[Outcome]:
-    """Yield what happens in the stream of this number; nothing if no measure is trusted at the turn."""
+def outcomes(
+    index: int, *, questions: int, turn: int, seed: int, ways: Sequence[str]
+) -> Iterator[Outcome]:
+    """Yield what happens in the stream of this number; nothing if no measure is trusted
+    at the turn.
+    """
     pool = simulated_pool(index, seed=seed, questions=questions)
     if stream(pool.tested[: turn + 1]).measures[turn] is None:
         return
@@ -95,7 +117,10 @@ def outcomes(index: int, *, questions: int, turn: int, seed: int, ways: Sequence
     for how in ways:
         given = turned(pool.tested, turn, how, seed)
         run = stream(given)
-        ended = next((row for row in range(turn, questions) if run.measures[row] is None), questions)
+        ended = next(
+            (row for row in range(turn, questions) if run.measures[row] is None),
+            questions,
+        )
         without = run if how == KEPT else stream(given[: turn + AFTER], tested=False)
         watched = np.array([one.samples > 1 for one in run.decisions]) | run.audited
         yield Outcome(
@@ -104,14 +129,19 @@ def outcomes(index: int, *, questions: int, turn: int, seed: int, ways: Sequence
             "not" if ended == questions else run.alarms.get(ended - 1, "refit"),
             ended - turn,
             int(watched[turn:ended].sum()),
-            (asc - _accuracy(run, right, after), asc - _accuracy(without, right, after)),
+            (
+                asc - _accuracy(run, right, after),
+                asc - _accuracy(without, right, after),
+            ),
             list(run.alarms.values()).count("confidence"),
         )
 
 
 def _accuracy(run: Streamed, right: npt.NDArray[np.int64], some: slice) -> float:
     """The share of right answers to these questions, in percent."""
-    answers = [-1 if one.answer is None else int(one.answer) for one in run.decisions[some]]
+    answers = [
+        -1 if one.answer is None else int(one.answer) for one in run.decisions[some]
+    ]
     return 100 * float((np.array(answers) == right[some]).mean())
 
 
@@ -119,44 +149,99 @@ def table(found: Sequence[Outcome]) -> Table:
     """Return a row for each way in which scores turned."""
     shown = Table(box=SIMPLE_HEAD)
     shown.add_column("Scores")
-    for heading in ("Streams", "Test", "Agreement", "Refit", "None", "Median", "90 %", "≤ 200", "Lost", "Untested"):
+    for heading in (
+        "Streams",
+        "Test",
+        "Agreement",
+        "Refit",
+        "None",
+        "Median",
+        "90 %",
+        "≤ 200",
+        "Lost",
+        "Untested",
+    ):
         shown.add_column(heading, justify="right", no_wrap=True)
     for how in dict.fromkeys(one.turned for one in found):
         rows = [one for one in found if one.turned == how]
-        ended, soon = Counter(one.ended for one in rows), [one.ended != "not" and one.watched <= 200 for one in rows]
-        ends = [f"{ended[one] / len(rows):.0%}" for one in ("confidence", "agreement", "refit", "not")]
-        delays = [f"{np.quantile([one.watched for one in rows], at):.0f}" for at in (0.5, 0.9)]
+        ended, soon = (
+            Counter(one.ended for one in rows),
+            [one.ended != "not" and one.watched <= 200 for one in rows],
+        )
+        ends = [
+            f"{ended[one] / len(rows):.0%}"
+            for one in ("confidence", "agreement", "refit", "not")
+        ]
+        delays = [
+            f"{np.quantile([one.watched for one in rows], at):.0f}" for at in (0.5, 0.9)
+        ]
         lost = [f"{one:+.2f}" for one in np.mean([one.lost for one in rows], axis=0)]
-        shown.add_row(how, str(len(rows)), *ends, *delays, f"{np.mean(soon):.0%}", *lost)
+        shown.add_row(
+            how, str(len(rows)), *ends, *delays, f"{np.mean(soon):.0%}", *lost
+        )
     shown.caption = (
-        "Trust in the measure ended by the test of confidence, by that of agreement, when it was calibrated anew, or "
-        "not; after so many watched questions (median, 90 % of streams, share within 200). Lost: points of accuracy "
-        f"less than ASC's on the {AFTER} questions after the turn, with the test of confidence, and without it."
+        "Trust in the measure ended by the test of confidence, by that of agreement, "
+        "when it was calibrated anew, or not; after so many watched questions (median, "
+        "90 % of streams, share within 200). Lost: points of accuracy less than ASC's "
+        f"on the {AFTER} questions after the turn, with the test of confidence, and "
+        "without it."
     )
     return shown
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print how trust ended, how soon, what was lost by then, and how often the test erred."""
+    """Print how trust ended, how soon, what was lost by then, and how often the test
+    erred.
+    """
     parser = parser_of("turned_signal", __doc__)
-    parser.add_argument("--pools", type=int, default=100, help="streams, of which some trust a measure (%(default)s)")
-    parser.add_argument("--questions", type=int, default=1500, help="in each stream (%(default)s)")
-    parser.add_argument("--turn", type=int, default=950, help="the question from which on scores turn (%(default)s)")
+    parser.add_argument(
+        "--pools",
+        type=int,
+        default=100,
+        help="streams, of which some trust a measure (%(default)s)",
+    )
+    parser.add_argument(
+        "--questions", type=int, default=1500, help="in each stream (%(default)s)"
+    )
+    parser.add_argument(
+        "--turn",
+        type=int,
+        default=950,
+        help="the question from which on scores turn (%(default)s)",
+    )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--scores", nargs="+", choices=WAYS, default=WAYS, help="what becomes of them (all)")
+    parser.add_argument(
+        "--scores",
+        nargs="+",
+        choices=WAYS,
+        default=WAYS,
+        help="what becomes of them (all)",
+    )
     given = parser.parse_args(arguments)
-    asked = {"questions": given.questions, "turn": given.turn, "seed": given.seed, "ways": given.scores}
+    asked = {
+        "questions": given.questions,
+        "turn": given.turn,
+        "seed": given.seed,
+        "ways": given.scores,
+    }
     found = [one for index in range(given.pools) for one in outcomes(index, **asked)]
     console = Console(width=100, highlight=False)
     console.print(
-        f"{given.pools} streams of {given.questions} questions (seed {given.seed}); scores turn at {given.turn}."
+        f"{given.pools} streams of {given.questions} questions (seed {given.seed}); "
+        f"scores turn at {given.turn}."
     )
     console.print(table(found))
     kept = [one for one in found if one.turned == KEPT]
-    alarms, watched = sum(one.alarms for one in kept), sum(one.questions for one in kept)
+    alarms, watched = (
+        sum(one.alarms for one in kept),
+        sum(one.questions for one in kept),
+    )
     if watched:
         often = f"{5_000 * alarms / watched:.2f} per 5,000"
-        console.print(f"Scores kept: {alarms} false alarms in {watched:,} questions that a measure decided, {often}.")
+        console.print(
+            f"Scores kept: {alarms} false alarms in {watched:,} questions that a "
+            f"measure decided, {often}."
+        )
     return 0
 
 

@@ -1,16 +1,20 @@
-"""An agent that votes only on calls that it cannot take back, within a budget: ``ReASCMiddleware``.
+"""An agent that votes only on calls that it cannot take back, within a budget:
+``ReASCMiddleware``.
 
-    python examples/agent_middleware.py                              # a scripted model: offline, no key
-    python examples/agent_middleware.py --max-run-tokens 300         # ends a vote early, and votes on nothing after it
-    python examples/agent_middleware.py --model gpt-4o-mini          # needs OPENAI_API_KEY
+    python examples/agent_middleware.py # a scripted model: offline, no key python
+    examples/agent_middleware.py --max-run-tokens 300 # ends a vote early, and votes on
+    nothing after it python examples/agent_middleware.py --model gpt-4o-mini # needs
+    OPENAI_API_KEY
 
 It needs langchain: pip install "langchain-reasc[agents]".
 
-The agent keeps its model; the middleware votes on each call of the model. Whether a step needs a vote is known only
-from a response, so the first sample is launched alone. If it only searches (``read_only``) or writes a text, it is the
-answer. If it books a table, more samples are drawn. The budget is for a whole run. It is in the agent's state, so that
-it survives interrupts and checkpoints. Once it is spent, each further step takes one sample. Samples that are already
-running are paid for, so a run may cost more than its budget.
+The agent keeps its model; the middleware votes on each call of the model. Whether a
+step needs a vote is known only from a response, so the first sample is launched alone.
+If it only searches (``read_only``) or writes a text, it is the answer. If it books a
+table, more samples are drawn. The budget is for a whole run. It is in the agent's
+state, so that it survives interrupts and checkpoints. Once it is spent, each further
+step takes one sample. Samples that are already running are paid for, so a run may cost
+more than its budget.
 """
 
 import sys
@@ -50,20 +54,33 @@ def script(messages: Sequence[BaseMessage]) -> list[AIMessage]:
     """A model that counts the days wrong now and then."""
     done = {message.name for message in messages if message.type == "tool"}
     if "book" in done:
-        return [AIMessage(f"It is done. {messages[-1].text}"), AIMessage("You have a table, enjoy the evening!")]
+        return [
+            AIMessage(f"It is done. {messages[-1].text}"),
+            AIMessage("You have a table, enjoy the evening!"),
+        ]
     if "search" not in done:
         return [calls("search", restaurant="Rosa's")]
     table = {"restaurant": "Rosa's", "time": "19:30", "guests": 4}
-    right, wrong = calls("book", date="2026-05-01", **table), calls("book", date="2026-05-08", **table)
+    right, wrong = (
+        calls("book", date="2026-05-01", **table),
+        calls("book", date="2026-05-08", **table),
+    )
     return [wrong, right, right, right, right, right, right, right]
 
 
 def main() -> None:
     options = arguments(__doc__)
-    options.add_argument("--max-run-tokens", type=int, default=20_000, help="budget of the run (%(default)s)")
+    options.add_argument(
+        "--max-run-tokens",
+        type=int,
+        default=20_000,
+        help="budget of the run (%(default)s)",
+    )
     given = options.parse_args()
     votes = ReASCMiddleware(read_only=["search"], max_run_tokens=given.max_run_tokens)
-    agent = create_agent(model_for(given, script), tools=[search, book], middleware=[votes])
+    agent = create_agent(
+        model_for(given, script), tools=[search, book], middleware=[votes]
+    )
     usage = UsageMetadataCallbackHandler()
     ended = agent.invoke({"messages": [HumanMessage(QUESTION)]}, {"callbacks": [usage]})
 

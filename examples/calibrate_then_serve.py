@@ -2,8 +2,9 @@
 
     python examples/calibrate_then_serve.py [calibration.json]
 
-The first half runs once, offline, for one model, prompt and sampling. The second half runs in a server. A calibration
-of another model, prompt or sampling is refused when it is loaded.
+The first half runs once, offline, for one model, prompt and sampling. The second half
+runs in a server. A calibration of another model, prompt or sampling is refused when it
+is loaded.
 """
 
 import json
@@ -20,12 +21,20 @@ EMBEDDED = files("langchain_reasc_llama_cpp") / "embedded"
 
 def questions(split: str, count: int) -> list[dict[str, str]]:
     """Return labelled questions: the shipped model's held-out problems."""
-    return [json.loads(line) for line in (EMBEDDED / f"{split}.jsonl").read_text().splitlines()[:count]]
+    return [
+        json.loads(line)
+        for line in (EMBEDDED / f"{split}.jsonl").read_text().splitlines()[:count]
+    ]
 
 
 def measure(model: ChatLlamaCpp, path: str) -> None:
-    """Ask each labelled question until the votes on it are clear, and save the calibration."""
-    labelled = [(problem["question"], problem["answer"]) for problem in questions("calibration", 128)]
+    """Ask each labelled question until the votes on it are clear, and save the
+    calibration.
+    """
+    labelled = [
+        (problem["question"], problem["answer"])
+        for problem in questions("calibration", 128)
+    ]
     calibration = calibrate(model, labelled, answer="boxed")
     save_calibration(calibration, path)
     print(f"{path}: {calibration.summary()}")
@@ -36,8 +45,13 @@ def serve(model: ChatLlamaCpp, path: str) -> None:
     reasc = ReASCRunnable(model=model, calibration=path, answer="boxed")
     for problem in questions("test", 5):
         account = reasc.invoke(problem["question"]).response_metadata["reasc"]
-        verdict = "right" if equivalent(account["answer"], problem["answer"]) else "wrong"
-        print(f"{account['answer'] or '-':>6}  {verdict}  {account['samples']:2} samples, by {account['reason']}")
+        verdict = (
+            "right" if equivalent(account["answer"], problem["answer"]) else "wrong"
+        )
+        print(
+            f"{account['answer'] or '-':>6}  {verdict}  {account['samples']:2} "
+            f"samples, by {account['reason']}"
+        )
 
 
 def main() -> None:

@@ -5,10 +5,12 @@
     python examples/openai_api.py
     python examples/openai_api.py --model gpt-4.1-mini "How much is 17 * 23?"
 
-``ChatOpenAI`` works, too. ``ChatOpenAICompatible`` closes its streams as soon as the answer is decided, and honours
-``Retry-After``. ``calibration="online"`` learns without labels: after 16 questions its own rule decides, so keep its
-observations with ``--state online.sqlite``. Reasoning models return no log-probabilities; then only answers are learned
-from. Models that OpenAI serves only by its Responses API need ``ChatOpenAI`` and no calibration.
+``ChatOpenAI`` works, too. ``ChatOpenAICompatible`` closes its streams as soon as the
+answer is decided, and honours ``Retry-After``. ``calibration="online"`` learns without
+labels: after 16 questions its own rule decides, so keep its observations with
+``--state online.sqlite``. Reasoning models return no log-probabilities; then only
+answers are learned from. Models that OpenAI serves only by its Responses API need
+``ChatOpenAI`` and no calibration.
 """
 
 import argparse
@@ -26,9 +28,13 @@ QUESTIONS = [
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--model", default="gpt-4o-mini")
-    options.add_argument("--state", help="file for the observations, which the next run continues")
+    options.add_argument(
+        "--state", help="file for the observations, which the next run continues"
+    )
     options.add_argument("question", nargs="*", default=QUESTIONS)
     given = options.parse_args()
 
@@ -37,13 +43,20 @@ def main() -> None:
         model=given.model,
         temperature=0.7,
         max_tokens=1024,
-        rate_limiter=InMemoryRateLimiter(requests_per_second=5, max_bucket_size=8),  # each sample is a request
+        rate_limiter=InMemoryRateLimiter(
+            requests_per_second=5, max_bucket_size=8
+        ),  # each sample is a request
     ) as model:
-        reasc = ReASCRunnable(model=model, calibration="online", online_state=given.state, concurrency=4)
-        for question, message in zip(given.question, reasc.batch(given.question), strict=True):
+        reasc = ReASCRunnable(
+            model=model, calibration="online", online_state=given.state, concurrency=4
+        )
+        for question, message in zip(
+            given.question, reasc.batch(given.question), strict=True
+        ):
             account = message.response_metadata["reasc"]
             print(
-                f"{account['answer'] or '-':>6}  {account['samples']:2} samples, by {account['reason']:8}  {question}"
+                f"{account['answer'] or '-':>6}  {account['samples']:2} samples, by "
+                f"{account['reason']:8}  {question}"
             )
 
 

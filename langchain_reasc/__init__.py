@@ -1,7 +1,8 @@
 """ReASC: reliability-aware adaptive self-consistency as a LangChain Runnable.
 
-``prompt | ReASCRunnable(model=llm, calibration="calibration.json") | parser`` gives a more reliable answer for fewer
-tokens: it samples the model, reads how confident it was, and stops as soon as the evidence is sufficient.
+``prompt | ReASCRunnable(model=llm, calibration="calibration.json") | parser`` gives a
+more reliable answer for fewer tokens: it samples the model, reads how confident it was,
+and stops as soon as the evidence is sufficient.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -22,10 +23,25 @@ if TYPE_CHECKING:
     from langchain_reasc.exceptions import ReASCError
     from langchain_reasc.method.confidence import Measure
     from langchain_reasc.method.horizon import CannotCatchUp, FiniteHorizon
-    from langchain_reasc.method.stopping import ASC, ESC, Cap, Decision, FixedBudget, Lead, ReASC, Response, decide
+    from langchain_reasc.method.stopping import (
+        ASC,
+        ESC,
+        Cap,
+        Decision,
+        FixedBudget,
+        Lead,
+        ReASC,
+        Response,
+        decide,
+    )
     from langchain_reasc.models.integrations import Integration, register_integration
     from langchain_reasc.models.payloads import register_reader
-    from langchain_reasc.runnable import ReASCAnswerParser, ReASCResult, ReASCRunnable, SampledResponse
+    from langchain_reasc.runnable import (
+        ReASCAnswerParser,
+        ReASCResult,
+        ReASCRunnable,
+        SampledResponse,
+    )
     from langchain_reasc.runnable.calibrate import acalibrate, calibrate
 
 __all__ = [
@@ -74,8 +90,9 @@ _LAZY: Final = {
     "runnable.calibrate": "acalibrate calibrate",
     "runnable": "ReASCAnswerParser ReASCResult ReASCRunnable SampledResponse",
 }
-"""Module -> names that are imported from it when they are asked for: a backend alone needs few of them, and not
-everybody has the packages that agents are made with."""
+"""Module -> names that are imported from it when they are asked for: a backend alone
+needs few of them, and not everybody has the packages that agents are made with.
+"""
 
 if not TYPE_CHECKING:  # type checkers would take any name for one of ours
     __getattr__, __dir__ = lazy_names(__name__, _LAZY)

@@ -1,4 +1,6 @@
-"""Error messages about wrong names and values: one line, with the value and a suggestion, but never a secret."""
+"""Error messages about wrong names and values: one line, with the value and a
+suggestion, but never a secret.
+"""
 
 import difflib
 import logging
@@ -19,10 +21,22 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _OTHER_NAMES: Final = (
-    ("max_tokens", "max_completion_tokens", "max_new_tokens", "n_predict", "num_predict", "max_length"),
+    (
+        "max_tokens",
+        "max_completion_tokens",
+        "max_new_tokens",
+        "n_predict",
+        "num_predict",
+        "max_length",
+    ),
     ("temperature", "temp"),
     ("repeat_penalty", "repetition_penalty", "penalty_repeat"),
-    ("repeat_last_n", "last_n_tokens_size", "penalty_last_n", "repetition_penalty_range"),
+    (
+        "repeat_last_n",
+        "last_n_tokens_size",
+        "penalty_last_n",
+        "repetition_penalty_range",
+    ),
     ("frequency_penalty", "penalty_freq", "frequence_penalty"),
     ("presence_penalty", "penalty_present"),
     ("typical_p", "typ_p", "typical"),
@@ -36,7 +50,15 @@ _OTHER_NAMES: Final = (
     ("grammar", "gbnf"),
     ("model_path", "model", "model_name", "model_id", "path", "model_file", "llm"),
     ("base_url", "url", "base", "endpoint", "api_base", "urls", "server"),
-    ("n_ctx", "num_ctx", "ctx_size", "context_length", "context_size", "max_seq_len", "max_model_len"),
+    (
+        "n_ctx",
+        "num_ctx",
+        "ctx_size",
+        "context_length",
+        "context_size",
+        "max_seq_len",
+        "max_model_len",
+    ),
     ("n_batch", "num_batch", "batch_size"),
     ("n_threads", "num_thread", "num_threads", "threads"),
     ("n_gpu_layers", "num_gpu", "gpu_layers", "ngl"),
@@ -51,15 +73,21 @@ _OTHER_NAMES: Final = (
 """Names of the same option in different programs and libraries, our own name first."""
 _UNION_MEMBER: Final = re.compile(r".*[\[(].*|str|int|float|bool|callable", re.DOTALL)
 """Names in an error's location that are members of a union, not fields."""
-_SECRET: Final = re.compile(r"key|headers|secret|passw|authorization|(api|access|auth)_?token")
+_SECRET: Final = re.compile(
+    r"key|headers|secret|passw|authorization|(api|access|auth)_?token"
+)
 _BE: Final = "Input should be "
 _SHOWN: Final = 200
 
 
 class Checked(BaseModel):
-    """A model that raises :class:`ConfigurationError` instead of pydantic's error if its options are wrong."""
+    """A model that raises :class:`ConfigurationError` instead of pydantic's error if
+    its options are wrong.
+    """
 
-    if not TYPE_CHECKING:  # type checkers see the signature pydantic makes from the fields
+    if (
+        not TYPE_CHECKING
+    ):  # type checkers see the signature pydantic makes from the fields
 
         def __init__(self, **fields: Any) -> None:
             check_names(fields, type(self).model_fields, "option")
@@ -70,13 +98,19 @@ class Checked(BaseModel):
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is probably meant: another name of the same option, or the most similar one."""
+    """Return the known name that is probably meant: another name of the same option, or
+    the most similar one.
+    """
     names = list(known)
     same = [one for group in _OTHER_NAMES if name in group for one in group]
     cutoff = (
         0.8 if same else 0.6
-    )  # an option of another program is no typing error: "temperature" does not mean "measure"
-    alike = [one for one in same if one in names] or difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
+        # an option of another program is no typing error: "temperature" does not mean
+        # "measure"
+    )
+    alike = [one for one in same if one in names] or difflib.get_close_matches(
+        name, names, n=1, cutoff=cutoff
+    )
     return alike[0] if alike else None
 
 
@@ -84,7 +118,9 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     """Suggest the known name that is probably meant, or list all known names."""
     names = list(known)
     near = nearest(name, names)
-    return f"choose from {', '.join(names)}" if near is None else f"did you mean {near!r}?"
+    return (
+        f"choose from {', '.join(names)}" if near is None else f"did you mean {near!r}?"
+    )
 
 
 def check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:
@@ -96,7 +132,9 @@ def check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:
     names = set(known)
     for name in given:
         if name not in names:
-            raise ConfigurationError(f"unknown {what} {name!r}; {suggestion(name, sorted(names))}")
+            raise ConfigurationError(
+                f"unknown {what} {name!r}; {suggestion(name, sorted(names))}"
+            )
 
 
 _MOST_WARNED: Final = 1024
@@ -126,13 +164,17 @@ def forget_warnings() -> None:
 
 
 class Repeated:
-    """Logs the first warning of each cause, and at the end of the block how many there were. Safe in many threads."""
+    """Logs the first warning of each cause, and at the end of the block how many there
+    were. Safe in many threads.
+    """
 
     def __init__(self) -> None:
         self._counts = Counter[str]()
 
     def warn(self, what: str, error: Exception) -> None:
-        """Count a warning; ``what`` is its cause, with the error that comes with it this time."""
+        """Count a warning; ``what`` is its cause, with the error that comes with it
+        this time.
+        """
         self._counts[what] += 1
         if self._counts[what] == 1:
             logger.warning("%s: %r", what, error)
@@ -143,7 +185,9 @@ class Repeated:
     def __exit__(self, *_: object) -> None:
         for what, count in self._counts.items():
             if count > 1:
-                logger.warning("%s: %d in all, of which the first was shown", what, count)
+                logger.warning(
+                    "%s: %d in all, of which the first was shown", what, count
+                )
 
 
 def explained(error: ValidationError) -> ConfigurationError:
@@ -158,19 +202,29 @@ def findings(
     whole: str = "",
     names: Iterable[str] = (),
 ) -> list[str]:
-    """Describe each finding of pydantic: the place, the problem, and the value unless it may be a secret.
+    """Describe each finding of pydantic: the place, the problem, and the value unless
+    it may be a secret.
 
-    ``whole`` is the name of the validated object. ``names`` are its known names, to suggest the nearest to an unknown.
+    ``whole`` is the name of the validated object. ``names`` are its known names, to
+    suggest the nearest to an unknown.
     """
     by_place: dict[str, list[ErrorDetails]] = {}
     for found in error.errors(include_url=False):
-        path = takewhile(lambda part: not _UNION_MEMBER.fullmatch(str(part)), found["loc"])
-        where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
+        path = takewhile(
+            lambda part: not _UNION_MEMBER.fullmatch(str(part)), found["loc"]
+        )
+        where = "".join(
+            f"[{part}]" if isinstance(part, int) else f".{part}" for part in path
+        ).lstrip(".")
         by_place.setdefault(where or whole, []).append(found)
-    return [_finding(where, several, values, names) for where, several in by_place.items()]
+    return [
+        _finding(where, several, values, names) for where, several in by_place.items()
+    ]
 
 
-def _finding(where: str, errors: "list[ErrorDetails]", values: bool, names: Iterable[str]) -> str:
+def _finding(
+    where: str, errors: "list[ErrorDetails]", values: bool, names: Iterable[str]
+) -> str:
     first = errors[0]
     own = first.get("ctx", {}).get("error")
     if isinstance(own, ConfigurationError):
@@ -196,5 +250,7 @@ def _shortened(value: str) -> str:
 
 def _text_of(errors: "list[ErrorDetails]") -> str:
     messages = [found["msg"].removeprefix("Value error, ") for found in errors]
-    expected = [message.removeprefix(_BE) for message in messages if message.startswith(_BE)]
+    expected = [
+        message.removeprefix(_BE) for message in messages if message.startswith(_BE)
+    ]
     return (_BE if expected else "") + " or ".join(dict.fromkeys(expected or messages))

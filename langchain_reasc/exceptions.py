@@ -1,34 +1,33 @@
 """The errors that this library raises.
 
-ReASCError                      (also core's ModelError)
-├── ConfigurationError          (also ValueError, core's ModelInvalidRequestError)   a wrong option, name or combination
-├── LogprobsUnavailable         a response has no usable token probabilities
-├── ConfidenceError             (also ValueError)   empty or non-finite token signals
-├── CalibrationError
-│   ├── CalibrationDataError    (also ValueError)   data from which nothing can be calibrated
-│   ├── CalibrationFileError    unreadable, incomplete or invalid file
-│   └── FingerprintMismatch     (also core's ModelInvalidRequestError)   calibrated on something else than what runs
-├── SamplingError               no sample gave a response; see ``failures``
-│   └── SampleTimeout           (also TimeoutError, core's ModelTimeoutError)   a sample or a question took too long
-├── NoVote                      no response has an answer that counts; see ``responses``
-├── Undecided                   the budget was spent before the evidence was sufficient; see ``result``
-├── ServerError                 a model server cannot be used
-│   ├── ServerUnreachable       (also core's ModelConnectionError)   nothing answers at its address
-│   ├── ServerBusy              (also core's ModelAPIError)   it answers, and may serve a later request
-│   ├── ServerTimeout           (also TimeoutError, core's ModelTimeoutError)   it accepts requests, and does not answer
-│   ├── ServerMismatch          (also ConfigurationError)   it does not have the named model, or another has another one
-│   └── ServerRefused           (also core's ModelAuthenticationError)   it refuses the API key
-├── PoolError                   (also ValueError)   a recorded pool that cannot be read
-├── MissingExtraError           (also ImportError)   an optional dependency; names the extra
-└── ModelError                  a local model
+ReASCError (also core's ModelError) ├── ConfigurationError (also ValueError, core's
+ModelInvalidRequestError) a wrong option, name or combination ├── LogprobsUnavailable a
+response has no usable token probabilities ├── ConfidenceError (also ValueError) empty
+or non-finite token signals ├── CalibrationError │ ├── CalibrationDataError (also
+ValueError) data from which nothing can be calibrated │ ├── CalibrationFileError
+unreadable, incomplete or invalid file │ └── FingerprintMismatch (also core's
+ModelInvalidRequestError) calibrated on something else than what runs ├── SamplingError
+no sample gave a response; see ``failures`` │ └── SampleTimeout (also TimeoutError,
+core's ModelTimeoutError) a sample or a question took too long ├── NoVote no response
+has an answer that counts; see ``responses`` ├── Undecided the budget was spent before
+the evidence was sufficient; see ``result`` ├── ServerError a model server cannot be
+used │ ├── ServerUnreachable (also core's ModelConnectionError) nothing answers at its
+address │ ├── ServerBusy (also core's ModelAPIError) it answers, and may serve a later
+request │ ├── ServerTimeout (also TimeoutError, core's ModelTimeoutError) it accepts
+requests, and does not answer │ ├── ServerMismatch (also ConfigurationError) it does not
+have the named model, or another has another one │ └── ServerRefused (also core's
+ModelAuthenticationError) it refuses the API key ├── PoolError (also ValueError) a
+recorded pool that cannot be read ├── MissingExtraError (also ImportError) an optional
+dependency; names the extra └── ModelError a local model
     ├── ModelFileError          (also core's ModelNotFoundError)   missing, not a GGUF, truncated, no chat template
     ├── ContextOverflowError    (also ValueError, core's own)   a prompt that does not fit the context
     ├── UnsupportedProcessorError   llama.cpp was built for another processor
     └── ModelClosedError        used after ``close()``
 
-"Core" is langchain-core, whose ``ModelError.is_retryable`` says whether the same call may succeed another time.
-LangChain's retries repeat (and pay for) errors of any other class. So all errors here derive from it, and are not
-retryable, except SampleTimeout, ServerUnreachable, ServerBusy, ServerTimeout, and a SamplingError with a retryable
+"Core" is langchain-core, whose ``ModelError.is_retryable`` says whether the same call
+may succeed another time. LangChain's retries repeat (and pay for) errors of any other
+class. So all errors here derive from it, and are not retryable, except SampleTimeout,
+ServerUnreachable, ServerBusy, ServerTimeout, and a SamplingError with a retryable
 failure.
 """
 
@@ -115,7 +114,9 @@ class CalibrationFileError(CalibrationError):
 
 
 class FingerprintMismatch(CalibrationError, core.ModelInvalidRequestError):
-    """The calibration was measured on another model, prompt or sampling than the one in use."""
+    """The calibration was measured on another model, prompt or sampling than the one in
+    use.
+    """
 
 
 class SamplingError(ReASCError):
@@ -123,7 +124,8 @@ class SamplingError(ReASCError):
 
     Attributes:
         failures: the errors of the failed samples, in launch order.
-        is_retryable: whether one of the samples may succeed another time; True if there are no failures.
+        is_retryable: whether one of the samples may succeed another time; True if there
+            are no failures.
     """
 
     is_retryable = True
@@ -131,10 +133,14 @@ class SamplingError(ReASCError):
     def __init__(self, message: str, failures: Sequence[BaseException] = ()) -> None:
         super().__init__(message)
         self.failures = tuple(failures)
-        self.is_retryable = any(map(_is_retryable, failures)) if failures else type(self).is_retryable
+        self.is_retryable = (
+            any(map(_is_retryable, failures)) if failures else type(self).is_retryable
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the error. Failures that cannot be pickled are replaced by a SamplingError that quotes them."""
+        """Pickle the error. Failures that cannot be pickled are replaced by a
+        SamplingError that quotes them.
+        """
         state = {**self.__dict__, "failures": tuple(map(portable, self.failures))}
         return type(self), self.args, state
 
@@ -156,10 +162,12 @@ class NoVote(ReASCError):
 
 
 class Undecided(ReASCError):
-    """The budget or the time was spent before the evidence was sufficient, and ``on_undecided="raise"`` was set.
+    """The budget or the time was spent before the evidence was sufficient, and
+    ``on_undecided="raise"`` was set.
 
     Attributes:
-        result: the :class:`~langchain_reasc.ReASCResult` with the best answer so far, the evidence, and every response.
+        result: the :class:`~langchain_reasc.ReASCResult` with the best answer so far,
+            the evidence, and every response.
     """
 
     def __init__(self, message: str, result: Any = None) -> None:
@@ -189,11 +197,15 @@ class ServerBusy(ServerError, core.ModelAPIError):
 
 
 class ServerMismatch(ServerError, ConfigurationError):
-    """A model server does not have the named model, or several servers have different models."""
+    """A model server does not have the named model, or several servers have different
+    models.
+    """
 
 
 class ServerTimeout(ServerError, core.ModelTimeoutError, TimeoutError):
-    """A model server accepts requests, and does not answer within the time that they have."""
+    """A model server accepts requests, and does not answer within the time that they
+    have.
+    """
 
     is_retryable = True
 
@@ -223,7 +235,9 @@ class ContextOverflowError(ModelError, core.ContextOverflowError, ValueError):
 
 
 class UnsupportedProcessorError(ModelError):
-    """The installed llama.cpp would crash on this processor. The message says why, and how to rebuild it."""
+    """The installed llama.cpp would crash on this processor. The message says why, and
+    how to rebuild it.
+    """
 
 
 class ModelClosedError(ModelError):
@@ -232,7 +246,9 @@ class ModelClosedError(ModelError):
 
 def missing_extra(extra: str, package: str) -> MissingExtraError:
     """Build the error for a missing package, which names the extra to install."""
-    return MissingExtraError(f"{package} is not installed. {how_to_install(extra)}", name=package)
+    return MissingExtraError(
+        f"{package} is not installed. {how_to_install(extra)}", name=package
+    )
 
 
 def how_to_install(extra: str) -> str:
@@ -248,8 +264,9 @@ def pip_install(extra: str) -> str:
 def will_recur(error: BaseException | None) -> bool:
     """Return whether the next sample of the question would fail in the same way.
 
-    This is so for our errors about options or data, and for a server's refusal (a provider's client has already retried
-    where that may help). But a tool call that the server cannot read (400) may be a single bad response.
+    This is so for our errors about options or data, and for a server's refusal (a
+    provider's client has already retried where that may help). But a tool call that the
+    server cannot read (400) may be a single bad response.
     """
     if isinstance(error, ReASCError):
         return not isinstance(error, SamplingError)
@@ -257,7 +274,9 @@ def will_recur(error: BaseException | None) -> bool:
 
 
 def is_control_flow(error: BaseException) -> bool:
-    """Return whether LangGraph leaves a node by this exception, as ``interrupt()`` does. That is not a failure."""
+    """Return whether LangGraph leaves a node by this exception, as ``interrupt()``
+    does. That is not a failure.
+    """
     langgraph = sys.modules.get("langgraph.errors")  # who raises such has imported it
     return langgraph is not None and isinstance(error, langgraph.GraphBubbleUp)
 
@@ -265,16 +284,28 @@ def is_control_flow(error: BaseException) -> bool:
 def root_of(error: BaseException) -> BaseException:
     """Return the first error in an error's chain of causes."""
     seen = [error]
-    while (cause := seen[-1].__cause__ or seen[-1].__context__) is not None and cause not in seen:
+    while (
+        cause := seen[-1].__cause__ or seen[-1].__context__
+    ) is not None and cause not in seen:
         seen.append(cause)
     return seen[-1]
 
 
 def reason_of(error: BaseException) -> str:
-    """Return a word for why a model failed, for counting: ``timeout``, ``unreachable``, an HTTP status, or a class."""
-    first = error.failures[0] if isinstance(error, SamplingError) and error.failures else error
-    status = getattr(first, "status_code", None) or getattr(getattr(first, "response", None), "status_code", None)
-    if isinstance(status, int):  # before the classes, as the errors of requests are of OSError
+    """Return a word for why a model failed, for counting: ``timeout``, ``unreachable``,
+    an HTTP status, or a class.
+    """
+    first = (
+        error.failures[0]
+        if isinstance(error, SamplingError) and error.failures
+        else error
+    )
+    status = getattr(first, "status_code", None) or getattr(
+        getattr(first, "response", None), "status_code", None
+    )
+    if isinstance(
+        status, int
+    ):  # before the classes, as the errors of requests are of OSError
         return str(status)
     if isinstance(first, core.ModelTimeoutError | TimeoutError):
         return "timeout"
@@ -284,17 +315,27 @@ def reason_of(error: BaseException) -> str:
 
 
 def explains_itself(error: BaseException) -> bool:
-    """Return whether the message explains the error: langchain-core knows its class, or a server or file is missing."""
+    """Return whether the message explains the error: langchain-core knows its class, or
+    a server or file is missing.
+    """
     return isinstance(error, core.ModelError) or isinstance(root_of(error), OSError)
 
 
 def _is_retryable(failure: BaseException) -> bool:
-    """Return whether LangChain's retries would repeat this error, as they do for unknown errors."""
-    return failure.is_retryable if isinstance(failure, core.ModelError) else isinstance(failure, Exception)
+    """Return whether LangChain's retries would repeat this error, as they do for
+    unknown errors.
+    """
+    return (
+        failure.is_retryable
+        if isinstance(failure, core.ModelError)
+        else isinstance(failure, Exception)
+    )
 
 
 def portable(failure: BaseException) -> BaseException:
-    """Return the error, or one that quotes it if it cannot be pickled (such as errors of openai's client)."""
+    """Return the error, or one that quotes it if it cannot be pickled (such as errors
+    of openai's client).
+    """
     try:
         pickle.loads(pickle.dumps(failure))
     except Exception:

@@ -24,9 +24,14 @@ try:
 except ImportError:  # Windows, which removes no file that is open
     fcntl = None  # type: ignore[assignment]
 
-_DEEPEST: Final = 100  # levels of lists and objects in a JSON text; Python's own functions give up at some 300
+# levels of lists and objects in a JSON text; Python's own functions give up at some 300
+_DEEPEST: Final = 100
 _MOST: Final = 64 << 20  # bytes
-_OPEN_ALREADY: Final = ("/dev/stdin", "/dev/fd/", "/proc/")  # as a shell names what it hands over: ``<(command)``
+_OPEN_ALREADY: Final = (
+    "/dev/stdin",
+    "/dev/fd/",
+    "/proc/",
+)  # as a shell names what it hands over: ``<(command)``
 
 
 def parse_json(
@@ -39,17 +44,28 @@ def parse_json(
     """Parse a JSON text; with ``strict``, control characters in strings are an error.
 
     Raises:
-        ValueError: the text is not JSON, is nested too deeply, or has an integer with thousands of digits.
+        ValueError: the text is not JSON, is nested too deeply, or has an integer with
+            thousands of digits.
     """
     text = text.decode("utf-8") if isinstance(text, bytes) else text
-    value = _parsed(partial(json.loads, strict=strict, parse_constant=parse_constant, parse_float=parse_float), text)
+    value = _parsed(
+        partial(
+            json.loads,
+            strict=strict,
+            parse_constant=parse_constant,
+            parse_float=parse_float,
+        ),
+        text,
+    )
     if text.count("[") + text.count("{") > _DEEPEST and _depth(value) > _DEEPEST:
         raise ValueError(_TOO_DEEP)
     return value
 
 
 def is_cut_off(line: bytes) -> bool:
-    """Return whether a line is the beginning of a JSON object, as a killed program leaves it, and not a faulty one."""
+    """Return whether a line is the beginning of a JSON object, as a killed program
+    leaves it, and not a faulty one.
+    """
     if not line.startswith(b"{"):
         return False
     try:
@@ -82,7 +98,11 @@ def _depth(value: Any) -> int:
     depth, level = 0, [value]
     while level := [one for one in level if isinstance(one, list | dict)]:
         depth += 1
-        level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
+        level = [
+            inner
+            for one in level
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
     return depth
 
 
@@ -90,7 +110,8 @@ def check_name(path: Path) -> None:
     """Check that a file can have this name, whether or not there is one.
 
     Raises:
-        OSError: the name has a NUL, half a character (a lone surrogate), or too many letters.
+        OSError: the name has a NUL, half a character (a lone surrogate), or too many
+            letters.
     """
     try:
         path.stat()
@@ -104,11 +125,16 @@ def open_file(path: Path) -> IO[bytes]:
     """Open a file to read its bytes.
 
     Raises:
-        OSError: the file cannot be opened, or is a device or a named pipe, which may never end or never begin.
+        OSError: the file cannot be opened, or is a device or a named pipe, which may
+            never end or never begin.
     """
     check_name(path)
     mode = path.stat().st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or str(path.absolute()).startswith(_OPEN_ALREADY)):
+    if not (
+        stat.S_ISREG(mode)
+        or stat.S_ISDIR(mode)
+        or str(path.absolute()).startswith(_OPEN_ALREADY)
+    ):
         kind = "pipe" if stat.S_ISFIFO(mode) else "device"
         raise OSError(f"it is a {kind}, not a file; write its content to a file first")
     return path.open("rb")
@@ -124,16 +150,20 @@ def read_text(path: Path, *, encoding: str = "utf-8") -> str:
     with open_file(path) as file:
         data = file.read(_MOST + 1)
     if len(data) > _MOST:
-        raise OSError(f"it has more than {_MOST >> 20} MiB, so it is probably the wrong file")
+        raise OSError(
+            f"it has more than {_MOST >> 20} MiB, so it is probably the wrong file"
+        )
     return io.TextIOWrapper(io.BytesIO(data), encoding=encoding).read()
 
 
 def write_atomically(target: Path, text: str) -> None:
-    """Write a temporary file, flush it to disk, and rename it to ``target``. On failure, remove the temporary file.
+    """Write a temporary file, flush it to disk, and rename it to ``target``. On
+    failure, remove the temporary file.
 
-    A replaced file keeps its permissions. A link stays a link, and the file it points to is replaced. Temporary files
-    of killed processes are removed. Devices, pipes and open descriptors such as ``/dev/stdout`` are written directly,
-    because replacing ``/dev/null`` by a file would break the machine.
+    A replaced file keeps its permissions. A link stays a link, and the file it points
+    to is replaced. Temporary files of killed processes are removed. Devices, pipes and
+    open descriptors such as ``/dev/stdout`` are written directly, because replacing
+    ``/dev/null`` by a file would break the machine.
 
     Raises:
         OSError: the file cannot be written. The old file is unchanged.
@@ -147,7 +177,9 @@ def write_atomically(target: Path, text: str) -> None:
     _remove_abandoned(target)
     temporary = target.with_name(f".{target.name}.{uuid4().hex}.tmp")
     try:
-        with temporary.open("x", encoding="utf-8") as file:  # an ordinary file's permissions; mkstemp's are private
+        with temporary.open(
+            "x", encoding="utf-8"
+        ) as file:  # an ordinary file's permissions; mkstemp's are private
             _lock(file)
             if target.exists():
                 os.chmod(temporary, stat.S_IMODE(target.stat().st_mode))
@@ -166,7 +198,9 @@ def _is_device(target: Path) -> bool:
 
 
 def _remove_abandoned(target: Path) -> None:
-    """Remove temporary files of killed processes. Those of running processes are locked, or were just made."""
+    """Remove temporary files of killed processes. Those of running processes are
+    locked, or were just made.
+    """
     for name in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
         with suppress(OSError):
             if time.time() - name.stat().st_mtime > 1:

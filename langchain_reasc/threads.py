@@ -1,4 +1,6 @@
-"""Threads and event loops: daemon threads, waits that Ctrl-C ends, and coroutines run without a loop."""
+"""Threads and event loops: daemon threads, waits that Ctrl-C ends, and coroutines run
+without a loop.
+"""
 
 import asyncio
 import atexit
@@ -6,7 +8,16 @@ import os
 import queue
 import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+)
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import suppress
 from contextvars import copy_context
@@ -25,7 +36,9 @@ _started: WeakSet[threading.Thread] = WeakSet()
 
 def start_daemon(run: Callable[[], object], name: str) -> threading.Thread:
     """Run a function in a daemon thread, with a copy of the caller's context."""
-    thread = threading.Thread(target=copy_context().run, args=[run], name=name, daemon=True)
+    thread = threading.Thread(
+        target=copy_context().run, args=[run], name=name, daemon=True
+    )
     thread.start()
     _started.add(thread)
     return thread
@@ -33,42 +46,56 @@ def start_daemon(run: Callable[[], object], name: str) -> threading.Thread:
 
 @atexit.register
 def _join_at_exit() -> None:
-    """Wait for daemon threads at exit. Before Python 3.14, one in compiled code may abort the exiting process."""
+    """Wait for daemon threads at exit. Before Python 3.14, one in compiled code may
+    abort the exiting process.
+    """
     ends = time.monotonic() + _AT_EXIT
     for thread in tuple(_started):
         thread.join(max(0.0, ends - time.monotonic()))
 
 
 class DaemonExecutor(Executor):
-    """A ``ThreadPoolExecutor`` of daemon threads, which runs each call in a copy of the caller's context.
+    """A ``ThreadPoolExecutor`` of daemon threads, which runs each call in a copy of the
+    caller's context.
 
-    ``concurrent.futures`` joins its threads before the interpreter exits, so an abandoned batch would keep the process
-    alive until a server has answered all of it.
+    ``concurrent.futures`` joins its threads before the interpreter exits, so an
+    abandoned batch would keep the process alive until a server has answered all of it.
 
     Args:
-        max_workers: how many calls run in parallel; None for the default of ``ThreadPoolExecutor``.
+        max_workers: how many calls run in parallel; None for the default of
+            ``ThreadPoolExecutor``.
         name: the name of the threads.
     """
 
     def __init__(self, max_workers: int | None = None, name: str = "reasc") -> None:
         self._max_workers = max_workers or min(32, (os.cpu_count() or 1) + 4)
         self._name, self._lock, self._shut_down = name, threading.Lock(), False
-        self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = (
+            queue.SimpleQueue()
+        )
         self._threads: set[threading.Thread] = set()
 
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
+    def submit(
+        self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> "Future[T]":
         """Run a call as soon as fewer than ``max_workers`` calls are running."""
         future: Future[T] = Future()
         with self._lock:
             if self._shut_down:
                 raise RuntimeError("cannot submit after shutdown")
-            self._calls.put((future, partial(copy_context().run, partial(fn, *args, **kwargs))))
+            self._calls.put(
+                (future, partial(copy_context().run, partial(fn, *args, **kwargs)))
+            )
             if len(self._threads) < self._max_workers:
-                self._threads.add(start_daemon(self._work, f"{self._name}-{len(self._threads)}"))
+                self._threads.add(
+                    start_daemon(self._work, f"{self._name}-{len(self._threads)}")
+                )
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Accept no more calls. With ``wait``, return when the running calls have ended."""
+        """Accept no more calls. With ``wait``, return when the running calls have
+        ended.
+        """
         with self._lock:
             self._shut_down = True
             while cancel_futures and not self._calls.empty():
@@ -89,7 +116,10 @@ class DaemonExecutor(Executor):
                     future.set_result(call())
                 except BaseException as error:
                     future.set_exception(error)
-            del future, call  # or they would outlive their reader while this thread waits
+            del (
+                future,
+                call,
+            )  # or they would outlive their reader while this thread waits
 
 
 @cache
@@ -98,22 +128,27 @@ def _beside_loops() -> DaemonExecutor:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_beside_loops.cache_clear)  # a child has none of its threads
+    os.register_at_fork(
+        after_in_child=_beside_loops.cache_clear
+    )  # a child has none of its threads
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a blocking function in a thread of a separate pool.
 
-    ``asyncio.to_thread`` uses the loop's default pool, which an agent's synchronous tools may fill for seconds.
+    ``asyncio.to_thread`` uses the loop's default pool, which an agent's synchronous
+    tools may fill for seconds.
     """
     return await asyncio.wrap_future(_beside_loops().submit(function, *args, **kwargs))
 
 
 def taken_from(items: "queue.SimpleQueue[T]", *, until: float | None = None) -> T:
-    """Return the next item of a queue. Ctrl-C ends the wait, however busy other threads are.
+    """Return the next item of a queue. Ctrl-C ends the wait, however busy other threads
+    are.
 
-    If a signal arrives just before Python blocks in a lock, CPython notices the signal only after the lock is released,
-    which may take seconds. So each wait has a short limit, and is then repeated.
+    If a signal arrives just before Python blocks in a lock, CPython notices the signal
+    only after the lock is released, which may take seconds. So each wait has a short
+    limit, and is then repeated.
 
     Raises:
         queue.Empty: no item came ``until`` then, in terms of ``time.monotonic()``.
@@ -128,7 +163,9 @@ def taken_from(items: "queue.SimpleQueue[T]", *, until: float | None = None) -> 
 
 
 def as_they_end(futures: "Iterable[Future[Any]]") -> "Iterator[Future[Any]]":
-    """Yield futures in order of completion; Ctrl-C ends the wait as in :func:`taken_from`."""
+    """Yield futures in order of completion; Ctrl-C ends the wait as in
+    :func:`taken_from`.
+    """
     left = set(futures)
     while left:
         ended, left = wait(left, _POLL, FIRST_COMPLETED)
@@ -136,11 +173,13 @@ def as_they_end(futures: "Iterable[Future[Any]]") -> "Iterator[Future[Any]]":
 
 
 def blocking(awaitable: Awaitable[T]) -> T:
-    """Run a coroutine that never waits for an event loop in this thread, and return its result.
+    """Run a coroutine that never waits for an event loop in this thread, and return its
+    result.
 
-    Code that synchronous and asynchronous calls share is written once, as coroutines. In a synchronous call, everything
-    that they await blocks the thread, so the coroutine ends in one step. Callbacks, context variables and Ctrl-C are
-    those of the caller's thread.
+    Code that synchronous and asynchronous calls share is written once, as coroutines.
+    In a synchronous call, everything that they await blocks the thread, so the
+    coroutine ends in one step. Callbacks, context variables and Ctrl-C are those of the
+    caller's thread.
     """
     try:
         next(awaitable.__await__())
@@ -161,7 +200,9 @@ def blocking_items(items: AsyncGenerator[T]) -> Generator[T]:
 
 
 async def each(items: Iterable[T] | AsyncIterable[T]) -> AsyncGenerator[T]:
-    """Iterate over synchronous or asynchronous items, and close their generator at the end."""
+    """Iterate over synchronous or asynchronous items, and close their generator at the
+    end.
+    """
     try:
         if isinstance(items, AsyncIterable):
             async for item in items:
@@ -183,10 +224,13 @@ async def result_of(value: Awaitable[T] | T) -> T:
 
 
 class Workers:
-    """Threads that work in parallel, and the queue of items that they pass to the thread that started them."""
+    """Threads that work in parallel, and the queue of items that they pass to the
+    thread that started them.
+    """
 
     is_async = False
-    patience: Final = 0.05  # seconds: a thread cannot be cancelled, and ends a moment after it is asked to
+    # seconds: a thread cannot be cancelled, and ends a moment after it is asked to
+    patience: Final = 0.05
     semaphore = threading.Semaphore
 
     def __init__(self) -> None:
@@ -198,8 +242,12 @@ class Workers:
         """Run a coroutine in parallel with the others. It must not raise."""
         self._threads.append(start_daemon(partial(blocking, work()), name))
 
-    def call_later(self, seconds: float, function: Callable[[], object]) -> threading.Timer:
-        """Call a function after a number of seconds, unless the timer is cancelled before."""
+    def call_later(
+        self, seconds: float, function: Callable[[], object]
+    ) -> threading.Timer:
+        """Call a function after a number of seconds, unless the timer is cancelled
+        before.
+        """
         timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), function)
         timer.daemon = True
         timer.start()
@@ -210,7 +258,9 @@ class Workers:
         self.put(None)
 
     async def get(self, until: float | None = None) -> Any:
-        """Return the next item, or None if woken or if no item came in time (in terms of ``time.monotonic()``)."""
+        """Return the next item, or None if woken or if no item came in time (in terms
+        of ``time.monotonic()``).
+        """
         try:
             return taken_from(self._items, until=until)
         except queue.Empty:
@@ -224,7 +274,9 @@ class Workers:
 
 
 class AsyncWorkers:
-    """:class:`Workers` that are tasks of the running event loop. Tasks that do not end are cancelled."""
+    """:class:`Workers` that are tasks of the running event loop. Tasks that do not end
+    are cancelled.
+    """
 
     is_async = True
     patience: Final = 0.0
@@ -238,7 +290,9 @@ class AsyncWorkers:
     def start(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         self._tasks.append(asyncio.create_task(work(), name=name))
 
-    def call_later(self, seconds: float, function: Callable[[], object]) -> asyncio.TimerHandle:
+    def call_later(
+        self, seconds: float, function: Callable[[], object]
+    ) -> asyncio.TimerHandle:
         return self._loop.call_later(seconds, function)
 
     def wake(self) -> None:
@@ -274,6 +328,8 @@ def in_event_loop() -> bool:
 
 @cache
 def import_deferred() -> None:
-    """Import modules that the first question needs and ``import langchain_reasc`` defers; it takes some 100 ms."""
+    """Import modules that the first question needs and ``import langchain_reasc``
+    defers; it takes some 100 ms.
+    """
     for name in _DEFERRED:
         import_module(name)

@@ -1,7 +1,8 @@
 """Streams between threads and event loops, and resources closed at the end of ``with``.
 
-A producer (:data:`Start`) gets a :class:`Sender`, and returns a function that cancels it. The consumer reads a
-:class:`Stream` or an :class:`AsyncStream`, which cancels the producer when the stream is closed or dropped.
+A producer (:data:`Start`) gets a :class:`Sender`, and returns a function that cancels
+it. The consumer reads a :class:`Stream` or an :class:`AsyncStream`, which cancels the
+producer when the stream is closed or dropped.
 """
 
 import asyncio
@@ -36,7 +37,10 @@ class Closing(ABC):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -44,7 +48,10 @@ class Closing(ABC):
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -64,10 +71,12 @@ def _unchanged(item: Any) -> Any:
 
 
 class Sender(Generic[S]):
-    """The sending end, for any thread. It holds no reference to the reading end, so that an unread stream is closed.
+    """The sending end, for any thread. It holds no reference to the reading end, so
+    that an unread stream is closed.
 
     Attributes:
-        put: sends an item, or the end; neither blocks nor raises. Items after an end are lost.
+        put: sends an item, or the end; neither blocks nor raises. Items after an end
+            are lost.
         cancel: asks the producer to stop.
         closed: whether the reading end is closed.
     """
@@ -85,7 +94,9 @@ class Sender(Generic[S]):
 
 
 Start = Callable[[Sender[S]], Callable[[], object]]
-"""Starts sending, and returns a function that asks for the end, from any thread. A few items may still come first."""
+"""Starts sending, and returns a function that asks for the end, from any thread. A few
+items may still come first.
+"""
 
 
 class _Reader(Closing, Generic[T]):
@@ -98,7 +109,9 @@ class _Reader(Closing, Generic[T]):
         self._out = out
 
     def cancel(self) -> None:
-        """Stop the producer, from any thread. Items that are already on their way still come out."""
+        """Stop the producer, from any thread. Items that are already on their way still
+        come out.
+        """
         if self._sender is None:
             self._over = True
         else:
@@ -122,7 +135,9 @@ class _Reader(Closing, Generic[T]):
             self.close()
 
     def _item(self, item: Any, stop: type[Exception]) -> T:
-        """Convert an item, or raise at the end. The item is None if the stream was already over."""
+        """Convert an item, or raise at the end. The item is None if the stream was
+        already over.
+        """
         if not (self._over or isinstance(item, End)):
             return self._out(item)
         error = None if self._over else item.error
@@ -134,7 +149,8 @@ class _Reader(Closing, Generic[T]):
 
 
 class Stream(_Reader[T]):
-    """A stream read from any thread. Closing, leaving ``with`` or dropping it cancels the producer.
+    """A stream read from any thread. Closing, leaving ``with`` or dropping it cancels
+    the producer.
 
     Samples of one prompt come as ``(index, message)`` in the order they end.
     """
@@ -164,17 +180,26 @@ class Stream(_Reader[T]):
         Raises:
             Exception: the error at the end of the stream, once.
         """
-        return self._item(None if self._over else taken_from(self._queue), StopIteration)
+        return self._item(
+            None if self._over else taken_from(self._queue), StopIteration
+        )
 
 
 class AsyncStream(_Reader[T]):
-    """:class:`Stream` for ``async for`` and ``async with``. The producer starts with the iteration."""
+    """:class:`Stream` for ``async for`` and ``async with``. The producer starts with
+    the iteration.
+    """
 
-    def __init__(self, prepare: Callable[[], Awaitable[Start[S]]], out: Callable[[S], T] = _unchanged) -> None:
+    def __init__(
+        self,
+        prepare: Callable[[], Awaitable[Start[S]]],
+        out: Callable[[S], T] = _unchanged,
+    ) -> None:
         """Create the stream without starting it.
 
         Args:
-            prepare: awaited at the first step; its result is called in the reader's loop.
+            prepare: awaited at the first step; its result is called in the reader's
+                loop.
             out: converts each sent item.
         """
         super().__init__(out)
@@ -190,15 +215,20 @@ class AsyncStream(_Reader[T]):
         """Wait for the next item.
 
         Raises:
-            Exception: the error of ``prepare``, or the error at the end of the stream, once.
+            Exception: the error of ``prepare``, or the error at the end of the stream,
+                once.
         """
         if self._sender is None:
             await self._prepare_once()
-        return self._item(None if self._over else await self._queue.get(), StopAsyncIteration)
+        return self._item(
+            None if self._over else await self._queue.get(), StopAsyncIteration
+        )
 
     def cancel(self) -> None:
         super().cancel()
-        if self._preparing is not None:  # it may wait for a silent server, or load a model
+        if (
+            self._preparing is not None
+        ):  # it may wait for a silent server, or load a model
             with suppress(RuntimeError):  # the loop has ended
                 self._preparing.get_loop().call_soon_threadsafe(self._preparing.cancel)
 
@@ -242,7 +272,9 @@ class _LoopSender(Sender[S]):
 
 
 class _Inbox:
-    """Items on their way into an event loop, for all its readers. Items that come together wake the loop once."""
+    """Items on their way into an event loop, for all its readers. Items that come
+    together wake the loop once.
+    """
 
     def __init__(self) -> None:
         self.pending: deque[tuple[weakref.ref[_LoopSender[Any]], Any]] = deque()
@@ -257,4 +289,6 @@ class _Inbox:
                 sender.receive(item)
 
 
-_INBOXES: Final[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Inbox]] = weakref.WeakKeyDictionary()
+_INBOXES: Final[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Inbox]] = (
+    weakref.WeakKeyDictionary()
+)

@@ -1,7 +1,7 @@
 """Token signals and log-probabilities from raw logits, exact over the whole vocabulary.
 
-Sums use ``np.einsum``: as fast as BLAS here, but it starts no threads, which would wait in a loop on the cores that
-the model decodes on.
+Sums use ``np.einsum``: as fast as BLAS here, but it starts no threads, which would wait
+in a loop on the cores that the model decodes on.
 """
 
 import math
@@ -20,12 +20,20 @@ Floats = npt.NDArray[np.floating[Any]]
 Integers = npt.NDArray[np.integer[Any]]
 
 CHUNK: Final = 1 << 17
-"""Logits worked on at a time: with a small vocabulary numpy costs per call, with a large one per byte out of cache."""
-_UNSHIFTED: Final = 40.0  # logits up to here are not shifted: their exp neither overflows nor vanishes
-_PIECE: Final = 128  # values summed in float32, to within 1e-6 of the largest; the pieces' sums are summed in float64
+"""Logits worked on at a time: with a small vocabulary numpy costs per call, with a
+large one per byte out of cache.
+"""
+_UNSHIFTED: Final = (
+    40.0  # logits up to here are not shifted: their exp neither overflows nor vanishes
+)
+# values summed in float32, to within 1e-6 of the largest; the pieces' sums are summed
+# in float64
+_PIECE: Final = 128
 _SHIFTED: Final = 1 << 14  # values shifted at a time where there is no scratch for all
 _FOLDS: Final = 64  # about sqrt(V / k), which balances the two partitions
-_FOLDED_FROM: Final = 10_000  # logits; fewer are partitioned as a whole, which is faster
+_FOLDED_FROM: Final = (
+    10_000  # logits; fewer are partitioned as a whole, which is faster
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +55,8 @@ class WhichStatistics:
 
 @dataclass(frozen=True, slots=True)
 class RowStatistics:
-    """Statistics of n rows of logits z of shape (V,), in float64; None if not asked for.
+    """Statistics of n rows of logits z of shape (V,), in float64; None if not asked
+    for.
 
     Attributes:
         log_total: shape (n,), ``log Σ exp z``.
@@ -64,7 +73,9 @@ class RowStatistics:
     top_ids: Integers | None
 
 
-@np.errstate(invalid="ignore")  # values that are not finite are reported as an error, not as a warning
+@np.errstate(
+    invalid="ignore"
+)  # values that are not finite are reported as an error, not as a warning
 def signals_from_logits(
     logits: Floats,
     chosen: npt.NDArray[np.integer[Any]],
@@ -75,17 +86,21 @@ def signals_from_logits(
 ) -> dict[str, Floats]:
     """Return token signals from raw logits, exact over the whole vocabulary.
 
-    ``self_certainty`` is Eq. 1 of ReASC, ``-(1/V) Σ log p = logsumexp(z) - mean(z)``; ``kl_uniform`` subtracts
-    ``log V`` (Kang et al. 2025); ``top_k`` is ``-(1/k) Σ_{j≤k} log p_j`` (DeepConf); ``token_logprob`` is
-    ``log p(chosen)``; ``neg_entropy`` is ``Σ p log p``. All in nats, within 1e-4 of a float64 computation, or within
-    1e-6 of the value where that is more: float32 holds a value near 1e3 to 6e-5.
+    ``self_certainty`` is Eq. 1 of ReASC, ``-(1/V) Σ log p = logsumexp(z) - mean(z)``;
+    ``kl_uniform`` subtracts ``log V`` (Kang et al. 2025); ``top_k`` is
+    ``-(1/k) Σ_{j≤k} log p_j`` (DeepConf); ``token_logprob`` is ``log p(chosen)``;
+    ``neg_entropy`` is ``Σ p log p``. All in nats, within 1e-4 of a float64 computation,
+    or within 1e-6 of the value where that is more: float32 holds a value near 1e3 to
+    6e-5.
 
     Args:
         logits: shape (n, V), one row per token, before temperature. Not modified.
         chosen: shape (n,), the sampled token ids.
-        signals: which of :data:`~langchain_reasc.method.token_signals.SIGNALS` to compute.
+        signals: which of :data:`~langchain_reasc.method.token_signals.SIGNALS` to
+            compute.
         k: how many alternatives ``top_k`` averages; at most V.
-        scratch: a float32 array of at least (n, V), reused between calls so that nothing of size V is allocated.
+        scratch: a float32 array of at least (n, V), reused between calls so that
+            nothing of size V is allocated.
 
     Returns:
         Signal name -> array of shape (n,), of the logits' type.
@@ -96,14 +111,20 @@ def signals_from_logits(
     """
     if not signals or not len(logits):
         return {name: np.empty(0, logits.dtype) for name in signals}
-    rows = row_statistics(logits, statistics_for(signals, k, logits.shape[1]), scratch=scratch)
-    drawn = logits[np.arange(len(logits)), chosen] if "token_logprob" in signals else None
+    rows = row_statistics(
+        logits, statistics_for(signals, k, logits.shape[1]), scratch=scratch
+    )
+    drawn = (
+        logits[np.arange(len(logits)), chosen] if "token_logprob" in signals else None
+    )
     found = signals_from_statistics(rows, drawn, logits.shape[1], signals=signals, k=k)
     check_finite(found)
     return {name: values.astype(logits.dtype) for name, values in found.items()}
 
 
-def statistics_for(signals: Collection[str], k: int, vocabulary_size: int) -> WhichStatistics:
+def statistics_for(
+    signals: Collection[str], k: int, vocabulary_size: int
+) -> WhichStatistics:
     """Return which :func:`row_statistics` these signals need.
 
     Raises:
@@ -111,7 +132,9 @@ def statistics_for(signals: Collection[str], k: int, vocabulary_size: int) -> Wh
     """
     check_signals(signals)
     if "top_k" in signals and not 1 <= k <= vocabulary_size:
-        raise ConfigurationError(f"top_k averages between 1 and {vocabulary_size} alternatives, got k={k}")
+        raise ConfigurationError(
+            f"top_k averages between 1 and {vocabulary_size} alternatives, got k={k}"
+        )
     return WhichStatistics(
         mean="self_certainty" in signals or "kl_uniform" in signals,
         expected="neg_entropy" in signals,
@@ -120,41 +143,62 @@ def statistics_for(signals: Collection[str], k: int, vocabulary_size: int) -> Wh
 
 
 def signals_from_statistics(
-    rows: RowStatistics, chosen: Floats | None, vocabulary_size: int, *, signals: Collection[str], k: int
+    rows: RowStatistics,
+    chosen: Floats | None,
+    vocabulary_size: int,
+    *,
+    signals: Collection[str],
+    k: int,
 ) -> dict[str, Floats]:
-    """Return token signals in float64 from the statistics that :func:`statistics_for` names, finite or not.
+    """Return token signals in float64 from the statistics that :func:`statistics_for`
+    names, finite or not.
 
     The caller silences numpy's warnings about values that are not finite.
 
     Args:
         rows: statistics of n rows of logits.
-        chosen: shape (n,), the logits of the sampled tokens; only ``token_logprob`` needs them.
+        chosen: shape (n,), the logits of the sampled tokens; only ``token_logprob``
+            needs them.
         vocabulary_size: V, the number of tokens in the vocabulary.
-        signals: which of :data:`~langchain_reasc.method.token_signals.SIGNALS` to compute.
+        signals: which of :data:`~langchain_reasc.method.token_signals.SIGNALS` to
+            compute.
         k: how many alternatives ``top_k`` averages.
     """
     found: dict[str, Floats] = {}
     for name in signals:
         if name == "token_logprob" and chosen is not None:
-            found[name] = np.minimum(chosen - rows.log_total, 0)  # rounding puts certain tokens above
+            found[name] = np.minimum(
+                chosen - rows.log_total, 0
+            )  # rounding puts certain tokens above
         elif name == "top_k" and rows.top is not None:
-            found[name] = rows.log_total - rows.top[:, :k].mean(axis=1, dtype=np.float64)
+            found[name] = rows.log_total - rows.top[:, :k].mean(
+                axis=1, dtype=np.float64
+            )
         elif name == "neg_entropy" and rows.expected is not None:
             found[name] = rows.expected - rows.log_total
         elif rows.mean is not None:
-            found[name] = rows.log_total - rows.mean - (np.log(vocabulary_size) if name == "kl_uniform" else 0)
+            found[name] = (
+                rows.log_total
+                - rows.mean
+                - (np.log(vocabulary_size) if name == "kl_uniform" else 0)
+            )
     return found
 
 
-def row_statistics(logits: Floats, which: WhichStatistics, *, scratch: Floats | None = None) -> RowStatistics:
-    """Return statistics of rows of logits, within 1e-4 of their exact values, or 1e-6 of them where that is more.
+def row_statistics(
+    logits: Floats, which: WhichStatistics, *, scratch: Floats | None = None
+) -> RowStatistics:
+    """Return statistics of rows of logits, within 1e-4 of their exact values, or 1e-6
+    of them where that is more.
 
-    Logits that are not finite show in the results; the caller silences numpy's warnings of them.
+    Logits that are not finite show in the results; the caller silences numpy's warnings
+    of them.
 
     Args:
         logits: shape (n, V), n ≥ 1. Not modified.
         which: what to find.
-        scratch: shape (at least min(n, max(1, CHUNK // V)), at least V); with it nothing of size V is allocated.
+        scratch: shape (at least min(n, max(1, CHUNK // V)), at least V); with it
+            nothing of size V is allocated.
     """
     n, vocabulary = logits.shape
     step = max(1, CHUNK // vocabulary)
@@ -174,15 +218,22 @@ def _moments(
 ) -> tuple[Floats, Floats | None, Floats | None]:
     """``log_total``, ``mean`` and ``expected``.
 
-    Rows are shifted by their peak only where they must be, which the total tells: it lies between exp(peak) and V times
-    that. Rounding then is relative to the distance from the peak, which ``log_total - mean`` exceeds on average.
+    Rows are shifted by their peak only where they must be, which the total tells: it
+    lies between exp(peak) and V times that. Rounding then is relative to the distance
+    from the peak, which ``log_total - mean`` exceeds on average.
     """
     vocabulary = rows.shape[1]
     mean = _sums(rows) / vocabulary if which.mean else None
     with np.errstate(over="ignore"):
         total = _sums(np.exp(rows, out=work))
-    if ((total <= math.exp(_UNSHIFTED)) & (total >= vocabulary * math.exp(-_UNSHIFTED))).all():
-        return np.log(total), mean, _dots(work, rows) / total if which.expected else None
+    if (
+        (total <= math.exp(_UNSHIFTED)) & (total >= vocabulary * math.exp(-_UNSHIFTED))
+    ).all():
+        return (
+            np.log(total),
+            mean,
+            _dots(work, rows) / total if which.expected else None,
+        )
     peak = rows.max(axis=1) if top is None else top[:, 0]
     shift = peak * ~(np.abs(peak) <= _UNSHIFTED)  # NaN stays NaN
     np.subtract(rows, shift[:, None], out=work)
@@ -191,7 +242,9 @@ def _moments(
     expected = _dots(work, rows) / total if which.expected else None
     if expected is not None:
         for row in shift.nonzero()[0]:
-            expected[row] = _shifted_dot(work[row], rows[row], shift[row]) / total[row] + shift[row]
+            expected[row] = (
+                _shifted_dot(work[row], rows[row], shift[row]) / total[row] + shift[row]
+            )
     return np.log(total) + shift, mean, expected
 
 
@@ -199,7 +252,9 @@ def _sums(rows: Floats) -> Floats:
     """``Σ z`` of each row, shape (n,), in float64."""
     n, vocabulary = rows.shape
     width, whole = _pieces(vocabulary)
-    sums: Floats = np.einsum("nij->ni", rows[:, :whole].reshape(n, -1, width)).sum(axis=1, dtype=np.float64)
+    sums: Floats = np.einsum("nij->ni", rows[:, :whole].reshape(n, -1, width)).sum(
+        axis=1, dtype=np.float64
+    )
     if whole < vocabulary:
         sums += np.einsum("ni->n", rows[:, whole:])
     return sums
@@ -218,8 +273,13 @@ def _dots(weights: Floats, rows: Floats) -> Floats:
 
 @cache
 def _pieces(vocabulary: int) -> tuple[int, int]:
-    """Width of the pieces that rows are summed in, and how many values fill pieces: all, where a width allows it."""
-    width = next((width for width in range(_PIECE, _PIECE // 2, -1) if vocabulary % width == 0), _PIECE)
+    """Width of the pieces that rows are summed in, and how many values fill pieces:
+    all, where a width allows it.
+    """
+    width = next(
+        (width for width in range(_PIECE, _PIECE // 2, -1) if vocabulary % width == 0),
+        _PIECE,
+    )
     return width, vocabulary - vocabulary % width
 
 
@@ -232,7 +292,9 @@ def _shifted_dot(weights: Floats, row: Floats, shift: np.floating[Any]) -> float
     return total
 
 
-def _top(rows: Floats, work: Floats, which: WhichStatistics) -> tuple[Floats, Integers | None]:
+def _top(
+    rows: Floats, work: Floats, which: WhichStatistics
+) -> tuple[Floats, Integers | None]:
     """Return the k largest logits of each row and, where asked, their ids."""
     (n, vocabulary), k = rows.shape, which.top
     if vocabulary >= _FOLDED_FROM:
@@ -252,28 +314,36 @@ def _top(rows: Floats, work: Floats, which: WhichStatistics) -> tuple[Floats, In
 
 def _top_by_row(rows: Floats, k: int) -> tuple[Floats, Integers]:
     found = [top_candidates(row, k) for row in rows]
-    return np.array([logits for _, logits in found]), np.array([ids for ids, _ in found])
+    return np.array([logits for _, logits in found]), np.array(
+        [ids for ids, _ in found]
+    )
 
 
 def _concatenated(parts: list[RowStatistics]) -> RowStatistics:
-    columns: list[list[Any]] = [[getattr(part, each.name) for part in parts] for each in fields(RowStatistics)]
-    joined: list[Any] = [None if column[0] is None else np.concatenate(column) for column in columns]
+    columns: list[list[Any]] = [
+        [getattr(part, each.name) for part in parts] for each in fields(RowStatistics)
+    ]
+    joined: list[Any] = [
+        None if column[0] is None else np.concatenate(column) for column in columns
+    ]
     return RowStatistics(*joined)
 
 
 def top_candidates(row: Floats, k: int) -> tuple[npt.NDArray[np.intp], Floats]:
-    """Return the k largest logits of a row and their ids; exact, equal logits in the order of their ids.
+    """Return the k largest logits of a row and their ids; exact, equal logits in the
+    order of their ids.
 
-    The row is folded into 64 lines and the maximum of each column taken, which runs at the speed of memory: the k
-    largest values lie in the k columns with the largest maxima, so only those are looked into.
+    The row is folded into 64 lines and the maximum of each column taken, which runs at
+    the speed of memory: the k largest values lie in the k columns with the largest
+    maxima, so only those are looked into.
 
     Args:
         row: the logits, shape (V,), contiguous. Not modified.
         k: how many; all V where it is larger.
 
     Returns:
-        Token ids, shape (min(k, V),), from the most likely down, and their logits. Where logits are NaN, that many
-        valid ids still, but which is undefined.
+        Token ids, shape (min(k, V),), from the most likely down, and their logits.
+        Where logits are NaN, that many valid ids still, but which is undefined.
 
     Raises:
         ConfigurationError: ``k`` is below 1.
@@ -287,12 +357,16 @@ def top_candidates(row: Floats, k: int) -> tuple[npt.NDArray[np.intp], Floats]:
         folded = row.size - row.size % _FOLDS
         maxima = row[:folded].reshape(_FOLDS, columns).max(axis=0)
         bound = _kth_largest(maxima, k)
-        looked_at = (np.arange(0, folded, columns)[:, None] + _places_at_least(maxima, bound)).ravel()
+        looked_at = (
+            np.arange(0, folded, columns)[:, None] + _places_at_least(maxima, bound)
+        ).ravel()
         ids = looked_at[_places_at_least(row[looked_at], bound)]
         if folded < row.size:
             ids = np.concatenate((ids, folded + _places_at_least(row[folded:], bound)))
     logits = row[ids]
-    order = (-logits).argsort(kind="stable")[:k]  # ids ascend, so a stable sort keeps equals in their order
+    order = (-logits).argsort(kind="stable")[
+        :k
+    ]  # ids ascend, so a stable sort keeps equals in their order
     return ids[order], logits[order]
 
 
@@ -304,5 +378,7 @@ def _kth_largest(values: Floats, k: int) -> np.floating[Any]:
 
 
 def _places_at_least(values: Floats, bound: np.floating[Any]) -> npt.NDArray[np.intp]:
-    """Return where values are at least the bound, or NaN, which ``partition`` takes for the largest."""
+    """Return where values are at least the bound, or NaN, which ``partition`` takes for
+    the largest.
+    """
     return (~(values < bound)).nonzero()[0]

@@ -1,4 +1,6 @@
-"""llama.cpp in process, as a LangChain chat model with exact token signals and parallel samples."""
+"""llama.cpp in process, as a LangChain chat model with exact token signals and parallel
+samples.
+"""
 
 from langchain_reasc_llama_cpp.chat_model import ChatLlamaCpp
 from langchain_reasc_llama_cpp.engine.streams import AsyncSampleStream, SampleStream

@@ -14,9 +14,18 @@ from pydantic import ConfigDict, PrivateAttr, field_validator
 from langchain_reasc.complaints import Checked, check_names
 from langchain_reasc.exceptions import ModelFileError
 from langchain_reasc_llama_cpp.engine.engine import Engine
-from langchain_reasc_llama_cpp.native.model_files import download, embedded_model_path, file_sha256
+from langchain_reasc_llama_cpp.native.model_files import (
+    download,
+    embedded_model_path,
+    file_sha256,
+)
 from langchain_reasc_llama_cpp.native.parameters import LoadFields, altered_fields
-from langchain_reasc_llama_cpp.options import TRACED, CallOptions, GenerationFields, checked_stop
+from langchain_reasc_llama_cpp.options import (
+    TRACED,
+    CallOptions,
+    GenerationFields,
+    checked_stop,
+)
 from langchain_reasc_llama_cpp.prompts.chat_template import ChatTemplate
 from langchain_reasc_llama_cpp.prompts.marks import TemplateMarks
 from langchain_reasc_llama_cpp.sampling.parameters import SEEDS
@@ -24,14 +33,18 @@ from langchain_reasc_llama_cpp.sampling.sampler import check_tokens
 
 
 class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing):
-    """A GGUF that is loaded when the object is made, and freed by :meth:`close`, ``with``, or the garbage collector."""
+    """A GGUF that is loaded when the object is made, and freed by :meth:`close`,
+    ``with``, or the garbage collector.
+    """
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=(), defer_build=True)
 
     model_path: str | Path | None = None
     """The GGUF; None takes the small model that comes with the package."""
     stop: list[str] | None = None
-    """Strings that end a response, and are not part of it; a call's own ``stop`` replaces them."""
+    """Strings that end a response, and are not part of it; a call's own ``stop``
+    replaces them.
+    """
     chat_template: str | None = None
     """A Jinja chat template to use instead of the GGUF's own."""
     streaming: bool = False
@@ -57,15 +70,22 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing)
         try:
             self._template, self._marks = self._load_template()
             self.call_options().sampling(self._engine.model.metadata)
-            used = [(Path(path), scale) for path, scale in self.adapters.items() if scale]
-            self._adapter_hashes = sorted(f"{file_sha256(path)}*{scale:g}" for path, scale in used)
+            used = [
+                (Path(path), scale) for path, scale in self.adapters.items() if scale
+            ]
+            self._adapter_hashes = sorted(
+                f"{file_sha256(path)}*{scale:g}" for path, scale in used
+            )
         except BaseException:
             self._engine.close()
             raise
 
     @classmethod
-    def from_hugging_face(cls, repo_id: str, filename: str, *, revision: str | None = None, **fields: Any) -> Self:
-        """Load a GGUF from a Hugging Face repository, and download it if it is not in the cache.
+    def from_hugging_face(
+        cls, repo_id: str, filename: str, *, revision: str | None = None, **fields: Any
+    ) -> Self:
+        """Load a GGUF from a Hugging Face repository, and download it if it is not in
+        the cache.
 
         Args:
             repo_id: the repository, such as ``"Qwen/Qwen2.5-0.5B-Instruct-GGUF"``.
@@ -75,7 +95,8 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing)
 
         Raises:
             MissingExtraError: huggingface_hub is not installed.
-            ModelFileError: the repository or file does not exist, or the hub cannot be reached.
+            ModelFileError: the repository or file does not exist, or the hub cannot be
+                reached.
         """
         check_names(fields, cls.model_fields, "option")
         return cls(model_path=download(repo_id, filename, revision=revision), **fields)
@@ -83,7 +104,9 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing)
     @property
     def path(self) -> Path:
         """The GGUF in use."""
-        return embedded_model_path() if self.model_path is None else Path(self.model_path)
+        return (
+            embedded_model_path() if self.model_path is None else Path(self.model_path)
+        )
 
     @property
     def model_name(self) -> str:
@@ -102,36 +125,47 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing)
 
     @property
     def parameter_count(self) -> int:
-        """N, the number of parameters. Generating a token takes about 2N floating-point operations."""
+        """N, the number of parameters. Generating a token takes about 2N floating-point
+        operations.
+        """
         return self._engine.model.parameter_count
 
     def calibration_fingerprint(self, **overrides: Any) -> dict[str, Any]:
         """Return the fingerprint of this model for calibrations.
 
         Args:
-            overrides: options of the calls, such as ``temperature``. Stop strings are not included, because they are
-                compared separately for any model.
+            overrides: options of the calls, such as ``temperature``. Stop strings are
+                not included, because they are compared separately for any model.
 
         Returns:
-            ``model`` (file name), ``model_sha256``, ``quantization`` and ``sampling`` (parameter name -> value). The
-            last one includes options that change the model's numbers: KV cache types, rotary embedding, LoRA adapters,
-            overridden metadata.
+            ``model`` (file name), ``model_sha256``, ``quantization`` and ``sampling``
+            (parameter name -> value). The last one includes options that change the
+            model's numbers: KV cache types, rotary embedding, LoRA adapters, overridden
+            metadata.
         """
-        native, options = self._engine.model, {name: given for name, given in overrides.items() if name != "stop"}
+        native, options = (
+            self._engine.model,
+            {name: given for name, given in overrides.items() if name != "stop"},
+        )
         return {
             "model": self.model_name,
             "model_sha256": file_sha256(self.path),
             "quantization": native.quantization,
-            "sampling": self.call_options(options).sampling(native.metadata).as_dict() | self._alterations(),
+            "sampling": self.call_options(options).sampling(native.metadata).as_dict()
+            | self._alterations(),
         }
 
     def get_token_ids(self, text: str) -> list[int]:
-        """Return the token ids of a text, by the model's own tokenizer, without a begin-of-sequence token."""
+        """Return the token ids of a text, by the model's own tokenizer, without a
+        begin-of-sequence token.
+        """
         self._engine.check_usable()
         return self._engine.model.tokenize(text)
 
     def close(self) -> None:
-        """Free the model, also for its copies. Running calls fail with ModelClosedError. Closing twice is allowed."""
+        """Free the model, also for its copies. Running calls fail with
+        ModelClosedError. Closing twice is allowed.
+        """
         self._engine.close()
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
@@ -140,11 +174,17 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the configuration only; unpickling loads the file again."""
-        return partial(type(self), **{name: getattr(self, name) for name in self.model_fields_set}), ()
+        return partial(
+            type(self), **{name: getattr(self, name) for name in self.model_fields_set}
+        ), ()
 
     def call_options(self, overrides: dict[str, Any] | None = None) -> CallOptions:
-        """Return the options of a call: the model's own, overridden by those of the call."""
-        given = {name: value for name, value in (overrides or {}).items() if name != TRACED}
+        """Return the options of a call: the model's own, overridden by those of the
+        call.
+        """
+        given = {
+            name: value for name, value in (overrides or {}).items() if name != TRACED
+        }
         options = CallOptions.from_call(self, given)
         check_tokens(options.logit_bias or (), self._engine.model)
         return options
@@ -154,11 +194,13 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing)
         source = self.chat_template or model.metadata.get("tokenizer.chat_template")
         if not source:
             raise ModelFileError(
-                f"{model.path} has no chat template, and may be a base model; pass chat_template='...' (Jinja)"
+                f"{model.path} has no chat template, and may be a base model; pass "
+                "chat_template='...' (Jinja)"
             )
         if not model.has_tokenizer:
             raise ModelFileError(
-                f"{model.path} has no tokenizer (tokenizer.ggml.model is 'no_vocab'), so it cannot chat"
+                f"{model.path} has no tokenizer (tokenizer.ggml.model is 'no_vocab'), "
+                "so it cannot chat"
             )
         name = (
             f"the chat template of {model.path.name}"
@@ -167,9 +209,13 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing)
         )
         template = ChatTemplate(str(source), bos=model.bos, eos=model.eos, name=name)
         for mark in filter(None, (template.form.opening, template.form.closing)):
-            model.show_as_text(mark)  # some models have control tokens for the marks of tool calls
+            model.show_as_text(
+                mark
+            )  # some models have control tokens for the marks of tool calls
         control, user_defined = model.parsed_texts()
-        return template, TemplateMarks(str(source), control=control, user_defined=user_defined)
+        return template, TemplateMarks(
+            str(source), control=control, user_defined=user_defined
+        )
 
     def _alterations(self) -> dict[str, float | int | str]:
         """Return the options that change the model's numbers."""
@@ -191,7 +237,10 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing)
             "model_path": str(self.path),
             "n_ctx": self._engine.n_ctx,
             "seed": self._base_seed,
-            **{name: getattr(self, name) for name in ("n_parallel", "n_gpu_layers", "max_tokens", "stop")},
+            **{
+                name: getattr(self, name)
+                for name in ("n_parallel", "n_gpu_layers", "max_tokens", "stop")
+            },
             **self.call_options().sampling(self._engine.model.metadata).as_dict(),
             **self._alterations(),
         }
@@ -201,8 +250,16 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing)
         """Return True, since the configuration holds no secrets."""
         return True
 
-    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        options = self.call_options({name: value for name, value in kwargs.items() if name in CallOptions.model_fields})
+    def _get_ls_params(
+        self, stop: list[str] | None = None, **kwargs: Any
+    ) -> LangSmithParams:
+        options = self.call_options(
+            {
+                name: value
+                for name, value in kwargs.items()
+                if name in CallOptions.model_fields
+            }
+        )
         params = LangSmithParams(
             ls_provider="llama_cpp",
             ls_model_name=self.model_name,

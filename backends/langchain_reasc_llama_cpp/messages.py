@@ -8,7 +8,13 @@ from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
 from langchain_core.messages.tool import ToolCallChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk
 
-from langchain_reasc.models.contract import FINISH_REASON, GENERATED_TEXT, TOKEN_SIGNALS, TOKEN_SIGNALS_INFO, sample_id
+from langchain_reasc.models.contract import (
+    FINISH_REASON,
+    GENERATED_TEXT,
+    TOKEN_SIGNALS,
+    TOKEN_SIGNALS_INFO,
+    sample_id,
+)
 from langchain_reasc_llama_cpp.engine.request import Completion, Event, TextDelta
 from langchain_reasc_llama_cpp.tools.tool_calls import ToolCallReader
 
@@ -19,12 +25,16 @@ class MessageMaker:
     Attributes:
         model_name: name of the model file.
         info: the ``vocabulary_size`` and ``top_k`` of the token signals.
-        reader: makes the reader that separates tool calls from text in one response, or None without tools.
+        reader: makes the reader that separates tool calls from text in one response, or
+            None without tools.
         dropped: the number of messages left out of the prompt because it did not fit.
     """
 
     def __init__(
-        self, model_name: str, info: dict[str, int], reader: Callable[[], ToolCallReader | None] = lambda: None
+        self,
+        model_name: str,
+        info: dict[str, int],
+        reader: Callable[[], ToolCallReader | None] = lambda: None,
     ) -> None:
         self.model_name, self.info, self.reader = model_name, info, reader
         self.dropped = 0
@@ -32,9 +42,15 @@ class MessageMaker:
     def message(self, completion: Completion) -> AIMessage:
         """Make the message of a whole response."""
         reader = self.reader()
-        content = completion.text if reader is None else reader.read_text(completion.text, final=True)[0]
+        content = (
+            completion.text
+            if reader is None
+            else reader.read_text(completion.text, final=True)[0]
+        )
         calls, broken = ([], []) if reader is None else reader.calls()
-        metadata = self.metadata(completion, calls=bool(calls)) | _logprobs(completion.logprobs)
+        metadata = self.metadata(completion, calls=bool(calls)) | _logprobs(
+            completion.logprobs
+        )
         return AIMessage(
             content=content,
             tool_calls=calls,
@@ -44,7 +60,9 @@ class MessageMaker:
         )
 
     def sample(self, completion: Completion) -> tuple[int, AIMessage]:
-        """Return the index and message of one of several responses, with an id in LangChain's form."""
+        """Return the index and message of one of several responses, with an id in
+        LangChain's form.
+        """
         message = self.message(completion)
         message.id = sample_id()
         return completion.index, message
@@ -52,11 +70,16 @@ class MessageMaker:
     def generation(self, completion: Completion) -> ChatGeneration:
         """Make the generation of a whole response, as ``generate`` returns it."""
         message = self.message(completion)
-        info = {"finish_reason": message.response_metadata["finish_reason"], **_logprobs(completion.logprobs)}
+        info = {
+            "finish_reason": message.response_metadata["finish_reason"],
+            **_logprobs(completion.logprobs),
+        }
         return ChatGeneration(message=message, generation_info=info)
 
     def metadata(self, completion: Completion, *, calls: bool) -> dict[str, Any]:
-        """Return a response's metadata without logprobs; ``calls`` says whether the response has tool calls."""
+        """Return a response's metadata without logprobs; ``calls`` says whether the
+        response has tool calls.
+        """
         ended = completion.finish_reason
         metadata: dict[str, Any] = {
             "model_name": self.model_name,
@@ -68,9 +91,17 @@ class MessageMaker:
         if self.dropped:
             metadata["dropped_messages"] = self.dropped
         if completion.signals:
-            metadata |= {TOKEN_SIGNALS: completion.signals, TOKEN_SIGNALS_INFO: dict(self.info)}
-        if completion.sizes is not None:  # so that the tokens of the calls, or of the answer, can be found
-            metadata[GENERATED_TEXT] = {"text": completion.text, "sizes": completion.sizes}
+            metadata |= {
+                TOKEN_SIGNALS: completion.signals,
+                TOKEN_SIGNALS_INFO: dict(self.info),
+            }
+        if (
+            completion.sizes is not None
+        ):  # so that the tokens of the calls, or of the answer, can be found
+            metadata[GENERATED_TEXT] = {
+                "text": completion.text,
+                "sizes": completion.sizes,
+            }
         return metadata
 
 
@@ -82,15 +113,23 @@ class ChunkMaker:
         self._reader = maker.reader()
 
     def chunk(self, event: Event) -> ChatGenerationChunk:
-        """Return the chunk for a part of the response, or for its end with all metadata."""
+        """Return the chunk for a part of the response, or for its end with all
+        metadata.
+        """
         assert isinstance(event, TextDelta | Completion)
         logprobs = _logprobs(event.logprobs)  # of the tokens since the last text
         if isinstance(event, TextDelta):
             content, calls = self._read(event.text, final=False)
-            message = AIMessageChunk(content=content, tool_call_chunks=calls, response_metadata=logprobs)
-            return ChatGenerationChunk(message=message, generation_info=logprobs or None)
+            message = AIMessageChunk(
+                content=content, tool_call_chunks=calls, response_metadata=logprobs
+            )
+            return ChatGenerationChunk(
+                message=message, generation_info=logprobs or None
+            )
         content, calls = self._read("", final=True)
-        metadata = self._maker.metadata(event, calls=self._reader is not None and bool(self._reader.calls()[0]))
+        metadata = self._maker.metadata(
+            event, calls=self._reader is not None and bool(self._reader.calls()[0])
+        )
         message = AIMessageChunk(
             content=content,
             tool_call_chunks=calls,
@@ -103,7 +142,11 @@ class ChunkMaker:
 
     def _read(self, text: str, *, final: bool) -> tuple[str, list[ToolCallChunk]]:
         """More of the text, as far as it is known whether it is text or a call."""
-        return (text, []) if self._reader is None else self._reader.read_text(text, final=final)
+        return (
+            (text, [])
+            if self._reader is None
+            else self._reader.read_text(text, final=final)
+        )
 
 
 def _logprobs(entries: list[dict[str, Any]] | None) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""OpenAI-compatible servers, one or many, as a LangChain chat model that samples in parallel."""
+"""OpenAI-compatible servers, one or many, as a LangChain chat model that samples in
+parallel.
+"""
 
 import importlib.util
 
@@ -13,4 +15,12 @@ from langchain_reasc_openai.probing import probe
 from langchain_reasc_openai.replicas import ReplicaStatus
 from langchain_reasc_openai.routing import RetryPolicy
 
-__all__ = ["PRESETS", "Capabilities", "ChatOpenAICompatible", "Preset", "ReplicaStatus", "RetryPolicy", "probe"]
+__all__ = [
+    "PRESETS",
+    "Capabilities",
+    "ChatOpenAICompatible",
+    "Preset",
+    "ReplicaStatus",
+    "RetryPolicy",
+    "probe",
+]

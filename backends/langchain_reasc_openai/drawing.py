@@ -1,14 +1,18 @@
 """Draw the samples of one call from a pool of servers, with a task for each request.
 
-**One request per sample, or one for several?** On a real llama-server (``python -m benchmarks.abort``; 8 samples of a
-new prompt of 398 tokens), 8 requests computed 3,184 prompt tokens, and one request with ``n=8`` computed 398 and ended
-sooner. Servers that charge for the prompt also charge it once. Both ways can be cut off: a request with ``n=8`` is
-streamed, each response comes out when it ends, and the stream is closed with the decision. In both ways the server then
-generated under 1 % of the rest. A request per sample lets samples fail, move to another server and be seeded one by
-one, and some servers offer nothing else. So ``per_request`` is the caller's choice, 1 by default.
+**One request per sample, or one for several?** On a real llama-server
+(``python -m benchmarks.abort``; 8 samples of a new prompt of 398 tokens), 8 requests
+computed 3,184 prompt tokens, and one request with ``n=8`` computed 398 and ended
+sooner. Servers that charge for the prompt also charge it once. Both ways can be cut
+off: a request with ``n=8`` is streamed, each response comes out when it ends, and the
+stream is closed with the decision. In both ways the server then generated under 1 % of
+the rest. A request per sample lets samples fail, move to another server and be seeded
+one by one, and some servers offer nothing else. So ``per_request`` is the caller's
+choice, 1 by default.
 
-All this runs in the pool's event loop, for synchronous callers too. A thread blocked in a read sees a cancellation
-only with its next token; a task is cancelled at once, and its connection is closed.
+All this runs in the pool's event loop, for synchronous callers too. A thread blocked in
+a read sees a cancellation only with its next token; a task is cancelled at once, and
+its connection is closed.
 """
 
 import asyncio
@@ -58,7 +62,8 @@ class Attempted:
         cancelled: whether it was cut off.
         ended: whether its finish reason was received.
         handed_over: whether the reader has the sample.
-        shares_prompt: whether another sample of the same request is billed for the prompt.
+        shares_prompt: whether another sample of the same request is billed for the
+            prompt.
         usage: its usage, once reported.
         failed_attempts: a record of each attempt before the last.
     """
@@ -79,12 +84,26 @@ class Attempted:
         """Start an attempt, and record the failed one before it."""
         if self.server is not None:
             error = f"{type(self.error).__name__}: {self.error}".splitlines()[0]
-            self.failed_attempts.append({"server": self.server.url, "error": error, RECEIVED_TOKENS: self.tokens})
-        self.response, self.beside, self.ended, self.server, self.error = None, beside, False, server, None
+            self.failed_attempts.append(
+                {
+                    "server": self.server.url,
+                    "error": error,
+                    RECEIVED_TOKENS: self.tokens,
+                }
+            )
+        self.response, self.beside, self.ended, self.server, self.error = (
+            None,
+            beside,
+            False,
+            server,
+            None,
+        )
         self.usage = None
 
     def add_event(self, event: Json, choice: Json, kept: Callable[[Any], Any]) -> None:
-        """Add an event to the response. Its finish reason ends the sample. For ``kept`` see :class:`MergedResponse`."""
+        """Add an event to the response. Its finish reason ends the sample. For ``kept``
+        see :class:`MergedResponse`.
+        """
         self.ended |= bool(choice.get("finish_reason"))
         self.response = self.response or MergedResponse(kept)
         self.response.add_event(event, choice)
@@ -102,7 +121,9 @@ class Attempted:
     @property
     def left_out(self) -> bool:
         """Whether the server answered the request without this sample."""
-        return self.server is not None and not (self.handed_over or self.cancelled or self.error or self.response)
+        return self.server is not None and not (
+            self.handed_over or self.cancelled or self.error or self.response
+        )
 
     def outcome(self) -> tuple[int, AIMessage | FailedSample]:
         """Return the item of the stream of samples: a message, or a ``FailedSample``."""
@@ -112,39 +133,57 @@ class Attempted:
                 event = (self.response or MergedResponse()).event
                 chunk = self.server.client.chunk_of(event, event["choices"][0])
                 metadata = {**metadata_of(chunk), **self.beside}
-                parts.append(chunk.message.model_copy(update={"response_metadata": metadata}))
+                parts.append(
+                    chunk.message.model_copy(update={"response_metadata": metadata})
+                )
             if self.error is None:
-                return self.index, self._message(message_of(parts) if parts else AIMessage(""))
+                return self.index, self._message(
+                    message_of(parts) if parts else AIMessage("")
+                )
         except Exception as error:  # LangChain cannot read this response
             self.error = self.error or error
         paid = salvaged(parts)
-        return self.index, FailedSample(self.error, None if paid is None else self._message(paid))
+        return self.index, FailedSample(
+            self.error, None if paid is None else self._message(paid)
+        )
 
     def _message(self, message: AIMessage) -> AIMessage:
         """Return the response with its usage, server and failed attempts."""
         usage = self.usage
-        metadata = {**message.response_metadata, "server": self.server.url if self.server else None}
+        metadata = {
+            **message.response_metadata,
+            "server": self.server.url if self.server else None,
+        }
         if self.failed_attempts:
             metadata[FAILED_ATTEMPTS] = self.failed_attempts
         if self.cancelled or self.error:
             metadata[RECEIVED_TOKENS] = self.tokens
             metadata[FINISH_REASON] = CANCELLED if self.cancelled else "error"
         if self.shares_prompt:
-            usage = UsageMetadata(input_tokens=0, output_tokens=self.tokens, total_tokens=self.tokens)
-        update: dict[str, Any] = {"response_metadata": metadata, "id": message.id or sample_id()}
-        return message.model_copy(update=update if usage is None else {**update, "usage_metadata": usage})
+            usage = UsageMetadata(
+                input_tokens=0, output_tokens=self.tokens, total_tokens=self.tokens
+            )
+        update: dict[str, Any] = {
+            "response_metadata": metadata,
+            "id": message.id or sample_id(),
+        }
+        return message.model_copy(
+            update=update if usage is None else {**update, "usage_metadata": usage}
+        )
 
 
 @dataclass
 class Draw:
     """Samples ``first`` to ``first + n - 1`` of one prompt, drawn together.
 
-    If a sample is refused for good before any was answered, the others are not tried again.
+    If a sample is refused for good before any was answered, the others are not tried
+    again.
 
-    If the server fails in the middle of a sample, the sample starts again on another server. The lost attempt is listed
-    in ``response_metadata["failed_attempts"]`` of the message, and is not part of its usage.
-    ``response_metadata["server"]`` names the server. A sample that was cut off has
-    ``response_metadata["received_tokens"]`` instead of a usage.
+    If the server fails in the middle of a sample, the sample starts again on another
+    server. The lost attempt is listed in ``response_metadata["failed_attempts"]`` of
+    the message, and is not part of its usage. ``response_metadata["server"]`` names the
+    server. A sample that was cut off has ``response_metadata["received_tokens"]``
+    instead of a usage.
 
     Attributes:
         pool: the servers.
@@ -152,10 +191,12 @@ class Draw:
         n: the number of samples.
         first: the index of the first sample.
         kwargs: arguments of the chat model's ``_astream``.
-        seed: the seed of sample 0; sample i has ``seed + i``. The samples of one request share the first one's seed.
-        per_request: the samples in one request, by ``n``, if the server supports that. Samples that such a request does
-            not return are drawn one by one. The server reports one usage for all. The prompt is billed to the sample
-            that ends last, and so are output tokens that no other sample is billed for.
+        seed: the seed of sample 0; sample i has ``seed + i``. The samples of one
+            request share the first one's seed.
+        per_request: the samples in one request, by ``n``, if the server supports that.
+            Samples that such a request does not return are drawn one by one. The server
+            reports one usage for all. The prompt is billed to the sample that ends
+            last, and so are output tokens that no other sample is billed for.
         sample_timeout: seconds for a sample, with all its attempts; then it has failed.
         timeout: seconds for all samples together.
         rate_limiter: asked before each attempt.
@@ -197,8 +238,8 @@ class Draw:
     def cancel(self) -> None:
         """Close the connections of all live samples at once, from any thread.
 
-        Samples that were sent still come out, with ``finish_reason="cancelled"`` and their text so far. The others cost
-        nothing and do not come out.
+        Samples that were sent still come out, with ``finish_reason="cancelled"`` and
+        their text so far. The others cost nothing and do not come out.
         """
         self.cancelled = True
         self.pool.loop.call_soon(self._cancel_tasks)
@@ -211,12 +252,19 @@ class Draw:
         """Draw all samples, and hand over each of them when it ends."""
         if self.cancelled:
             return
-        limits = [seconds for seconds in (self.sample_timeout, self.timeout) if seconds is not None]
+        limits = [
+            seconds
+            for seconds in (self.sample_timeout, self.timeout)
+            if seconds is not None
+        ]
         deadline = time.monotonic() + min(limits) if limits else None
         samples = [Attempted(self.first + at) for at in range(self.n)]
         size = self.per_request
         groups = [samples[at : at + size] for at in range(0, self.n, size)]
-        self._tasks = [asyncio.create_task(self._draw_group(group, deadline, put)) for group in groups]
+        self._tasks = [
+            asyncio.create_task(self._draw_group(group, deadline, put))
+            for group in groups
+        ]
         try:
             while running := [task for task in self._tasks if not task.done()]:
                 await asyncio.wait(running)
@@ -226,22 +274,37 @@ class Draw:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _draw_group(
-        self, group: Sequence[Attempted], deadline: float | None, put: Callable[[Attempted], None]
+        self,
+        group: Sequence[Attempted],
+        deadline: float | None,
+        put: Callable[[Attempted], None],
     ) -> None:
         """Draw the samples of one request."""
-        options = {"rate_limiter": self.rate_limiter, "may_retry": lambda: self._heard or not self._refused}
-        attempts = self.pool.attempts(self.messages, self.kwargs, responses=len(group), **options)
+        options = {
+            "rate_limiter": self.rate_limiter,
+            "may_retry": lambda: self._heard or not self._refused,
+        }
+        attempts = self.pool.attempts(
+            self.messages, self.kwargs, responses=len(group), **options
+        )
         error: Exception | None = None
         try:
-            await attempts.run(lambda attempt: self._attempt(attempt, group, put), deadline=deadline)
+            await attempts.run(
+                lambda attempt: self._attempt(attempt, group, put), deadline=deadline
+            )
         except asyncio.CancelledError:
             if not self.cancelled:
                 raise
-            group = [sample for sample in group if sample.server is not None]  # the others cost nothing
+            group = [
+                sample for sample in group if sample.server is not None
+            ]  # the others cost nothing
             for sample in group:
                 sample.cancelled = not sample.handed_over
         except Exception as failure:
-            error, self._refused = failure, self._refused or isinstance(failure, APIStatusError)
+            error, self._refused = (
+                failure,
+                self._refused or isinstance(failure, APIStatusError),
+            )
         self._hand_over_rest(group, error, deadline, put)
 
     def _hand_over_rest(
@@ -251,21 +314,38 @@ class Draw:
         deadline: float | None,
         put: Callable[[Attempted], None],
     ) -> None:
-        """Hand over the samples that are left. Each sample that the server left out gets a request of its own."""
+        """Hand over the samples that are left. Each sample that the server left out
+        gets a request of its own.
+        """
         left = [sample for sample in group if not sample.handed_over]
         for sample in left:
             sample.error = error
         left_out = [sample for sample in left if sample.left_out]
         for sample in left_out:
-            self._tasks.append(asyncio.create_task(self._draw_group([Attempted(sample.index)], deadline, put)))
-        for at, sample in enumerate(sample for sample in left if sample not in left_out):
+            self._tasks.append(
+                asyncio.create_task(
+                    self._draw_group([Attempted(sample.index)], deadline, put)
+                )
+            )
+        for at, sample in enumerate(
+            sample for sample in left if sample not in left_out
+        ):
             sample.shares_prompt = at > 0
             sample.hand_over(put)
 
-    async def _attempt(self, attempt: Attempt, group: Sequence[Attempted], put: Callable[[Attempted], None]) -> None:
-        """Request the samples that are left, and hand over each that ends before the others."""
+    async def _attempt(
+        self,
+        attempt: Attempt,
+        group: Sequence[Attempted],
+        put: Callable[[Attempted], None],
+    ) -> None:
+        """Request the samples that are left, and hand over each that ends before the
+        others.
+        """
         asked, beside = [sample for sample in group if not sample.handed_over], Json()
-        kept = without_texts if RAW in self.kwargs else without_bytes  # a raw request's texts are in its events
+        kept = (
+            without_texts if RAW in self.kwargs else without_bytes
+        )  # a raw request's texts are in its events
         for sample in asked:
             sample.start_attempt(attempt.replica, beside)
 
@@ -275,7 +355,9 @@ class Draw:
             if self.cancelled:  # a client may have swallowed the cancellation
                 raise asyncio.CancelledError
             # The last sample waits for the bill.
-            if len(asked) > 1 and any(sample.response and not sample.ended for sample in asked):
+            if len(asked) > 1 and any(
+                sample.response and not sample.ended for sample in asked
+            ):
                 for sample in asked:
                     if sample.ended and not sample.handed_over:
                         sample.shares_prompt = True
@@ -291,7 +373,15 @@ class Draw:
         index = group[0].index
         own: dict[str, Any] = {} if self.seed is None else {"seed": self.seed + index}
         try:
-            await read_responses(attempt, self.messages, {**self.kwargs, **own}, add_event, bill, beside, n=len(asked))
+            await read_responses(
+                attempt,
+                self.messages,
+                {**self.kwargs, **own},
+                add_event,
+                bill,
+                beside,
+                n=len(asked),
+            )
         except Exception as error:
             for sample in asked:
                 sample.error = None if sample.handed_over else error
@@ -301,8 +391,18 @@ class Draw:
 
 
 def _bill(usage: UsageMetadata, samples: Sequence[Attempted]) -> None:
-    """Bill the last sample for the prompt, and for the output tokens that the others were not billed for."""
+    """Bill the last sample for the prompt, and for the output tokens that the others
+    were not billed for.
+    """
     last = next(sample for sample in samples if not sample.handed_over)
     others = sum(sample.tokens for sample in samples if sample is not last)
-    output = max(usage["output_tokens"] - others, last.tokens)  # llama-server reports only one sample's
-    last.usage = UsageMetadata(**{**usage, "output_tokens": output, "total_tokens": usage["input_tokens"] + output})
+    output = max(
+        usage["output_tokens"] - others, last.tokens
+    )  # llama-server reports only one sample's
+    last.usage = UsageMetadata(
+        **{
+            **usage,
+            "output_tokens": output,
+            "total_tokens": usage["input_tokens"] + output,
+        }
+    )

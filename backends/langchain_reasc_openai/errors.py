@@ -1,4 +1,6 @@
-"""Classify server errors: whether to try again, whether the server is at fault, and LangChain's class."""
+"""Classify server errors: whether to try again, whether the server is at fault, and
+LangChain's class.
+"""
 
 import email.utils
 import importlib
@@ -16,7 +18,12 @@ from typing import Any, Final
 import openai
 from langchain_core import exceptions as core
 
-from langchain_reasc.exceptions import ReASCError, SamplingError, ServerBusy, ServerError
+from langchain_reasc.exceptions import (
+    ReASCError,
+    SamplingError,
+    ServerBusy,
+    ServerError,
+)
 
 
 class Fault(Enum):
@@ -39,7 +46,8 @@ class Fault(Enum):
         return self in (Fault.BUSY, Fault.ONCE, Fault.DOWN)
 
 
-# 408, 409, 429 and 5xx are what openai's own client tries again (openai/_base_client.py, `_should_retry`).
+# 408, 409, 429 and 5xx are what openai's own client tries again
+# (openai/_base_client.py, `_should_retry`).
 _OF_STATUS: Final[Mapping[int, tuple[Fault, type[core.ModelError]]]] = {
     401: (Fault.REFUSED, core.ModelAuthenticationError),
     403: (Fault.REFUSED, core.ModelPermissionDeniedError),
@@ -49,19 +57,38 @@ _OF_STATUS: Final[Mapping[int, tuple[Fault, type[core.ModelError]]]] = {
     **dict.fromkeys((425, 429), (Fault.BUSY, core.ModelRateLimitError)),
     **dict.fromkeys((502, 503, 504), (Fault.DOWN, core.ModelAPIError)),
 }
-# The server went away during the handshake, or had not answered it yet when the time was up.
+# The server went away during the handshake, or had not answered it yet when the time
+# was up.
 _PASSING_TLS: Final = (
     *(ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError),
     *(ssl.SSLWantReadError, ssl.SSLWantWriteError),
 )
 # openai's client changed from httpx to httpx2.
-_HTTPX: Final = [importlib.import_module(name) for name in ("httpx2", "httpx") if importlib.util.find_spec(name)]
-HTTP_ERRORS: Final[tuple[type[Exception], ...]] = tuple(module.RequestError for module in _HTTPX)
-HTTP_TIMEOUTS: Final[tuple[type[Exception], ...]] = tuple(module.TimeoutException for module in _HTTPX)
-_OF_TYPE: Final[Sequence[tuple[tuple[type[Exception], ...], Fault, type[core.ModelError]]]] = (
+_HTTPX: Final = [
+    importlib.import_module(name)
+    for name in ("httpx2", "httpx")
+    if importlib.util.find_spec(name)
+]
+HTTP_ERRORS: Final[tuple[type[Exception], ...]] = tuple(
+    module.RequestError for module in _HTTPX
+)
+HTTP_TIMEOUTS: Final[tuple[type[Exception], ...]] = tuple(
+    module.TimeoutException for module in _HTTPX
+)
+_OF_TYPE: Final[
+    Sequence[tuple[tuple[type[Exception], ...], Fault, type[core.ModelError]]]
+] = (
     ((openai.APITimeoutError, TimeoutError), Fault.DOWN, core.ModelTimeoutError),
-    ((openai.APIConnectionError, OSError, *HTTP_ERRORS), Fault.DOWN, core.ModelConnectionError),
-    ((openai.APIResponseValidationError, json.JSONDecodeError), Fault.ONCE, core.ModelAPIError),
+    (
+        (openai.APIConnectionError, OSError, *HTTP_ERRORS),
+        Fault.DOWN,
+        core.ModelConnectionError,
+    ),
+    (
+        (openai.APIResponseValidationError, json.JSONDecodeError),
+        Fault.ONCE,
+        core.ModelAPIError,
+    ),
 )
 _NOT_PICKLED: Final = ("request", "response", "_request")  # they hold the key
 
@@ -72,11 +99,13 @@ def fault_of(error: BaseException) -> Fault:
 
 
 def classified(error: Exception) -> Exception:
-    """Return the error itself if it is one of langchain-core's model errors, else a copy that is also one of them.
+    """Return the error itself if it is one of langchain-core's model errors, else a
+    copy that is also one of them.
 
-    A copy keeps the error's class; langchain-openai does this only for the most common of openai's errors. If nothing
-    can be derived from the class, as with pydantic's, the copy keeps its name and message. ``is_retryable`` is our own
-    judgment: an untrusted certificate, for example, will not be trusted next time.
+    A copy keeps the error's class; langchain-openai does this only for the most common
+    of openai's errors. If nothing can be derived from the class, as with pydantic's,
+    the copy keeps its name and message. ``is_retryable`` is our own judgment: an
+    untrusted certificate, for example, will not be trusted next time.
     """
     if (own := _own_error(error)) is not None:
         return own
@@ -89,19 +118,25 @@ def classified(error: Exception) -> Exception:
 def retry_after(error: BaseException) -> float | None:
     """Return the seconds to wait that the server asks for, or None.
 
-    This reads both forms of ``Retry-After``, a number of seconds and an HTTP date (RFC 9110, section 10.2.3), and
-    OpenAI's own ``retry-after-ms``.
+    This reads both forms of ``Retry-After``, a number of seconds and an HTTP date (RFC
+    9110, section 10.2.3), and OpenAI's own ``retry-after-ms``.
     """
     if isinstance(error, ServerBusy):
         return error.retry_after
-    headers: Mapping[str, str] = getattr(getattr(error, "response", None), "headers", None) or {}
+    headers: Mapping[str, str] = (
+        getattr(getattr(error, "response", None), "headers", None) or {}
+    )
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         with suppress(KeyError, ValueError):
             seconds = float(headers[name]) / unit
             if math.isfinite(seconds):
                 return max(0.0, seconds)
     with suppress(KeyError, TypeError, ValueError, OverflowError):
-        return max(0.0, email.utils.parsedate_to_datetime(headers["retry-after"]).timestamp() - time.time())
+        return max(
+            0.0,
+            email.utils.parsedate_to_datetime(headers["retry-after"]).timestamp()
+            - time.time(),
+        )
     return None
 
 
@@ -115,7 +150,9 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _own_error(error: BaseException) -> ReASCError | None:
-    """Return the error if it is one of ours, or the one of ours inside an error of openai's client."""
+    """Return the error if it is one of ours, or the one of ours inside an error of
+    openai's client.
+    """
     inner = error.__cause__ if isinstance(error, openai.APIConnectionError) else error
     return inner if isinstance(inner, ReASCError) else None
 
@@ -125,8 +162,13 @@ def _fault_and_kind(error: BaseException) -> tuple[Fault, type[core.ModelError]]
     if isinstance(own, ServerError):  # a redirect that is not followed
         return Fault.REFUSED, core.ModelError
     if own is not None:  # we found a fault in the reply
-        return (Fault.DOWN if isinstance(own, SamplingError) else Fault.REQUEST), core.ModelError
-    if any(isinstance(cause, ssl.SSLError) and not isinstance(cause, _PASSING_TLS) for cause in causes(error)):
+        return (
+            Fault.DOWN if isinstance(own, SamplingError) else Fault.REQUEST
+        ), core.ModelError
+    if any(
+        isinstance(cause, ssl.SSLError) and not isinstance(cause, _PASSING_TLS)
+        for cause in causes(error)
+    ):
         return Fault.REFUSED, core.ModelPermissionDeniedError
     for types, fault, kind in _OF_TYPE:
         if isinstance(error, types):
@@ -135,15 +177,23 @@ def _fault_and_kind(error: BaseException) -> tuple[Fault, type[core.ModelError]]
 
 
 def _status(error: openai.APIError) -> int:
-    """Return the HTTP status; inside a stream vLLM, SGLang and llama-server put it in the event's ``code``."""
+    """Return the HTTP status; inside a stream vLLM, SGLang and llama-server put it in
+    the event's ``code``.
+    """
     if isinstance(error, openai.APIStatusError):
         return error.status_code
-    code: Any = error.code or (error.body.get("status") if isinstance(error.body, dict) else None)
+    code: Any = error.code or (
+        error.body.get("status") if isinstance(error.body, dict) else None
+    )
     return int(code) if str(code).isdecimal() else 500
 
 
 def _of_status(status: int) -> tuple[Fault, type[core.ModelError]]:
-    other = (Fault.ONCE, core.ModelAPIError) if status >= 500 else (Fault.REQUEST, core.ModelInvalidRequestError)
+    other = (
+        (Fault.ONCE, core.ModelAPIError)
+        if status >= 500
+        else (Fault.REQUEST, core.ModelInvalidRequestError)
+    )
     return _OF_STATUS.get(status, other)
 
 
@@ -156,7 +206,10 @@ def _copy_as(error: Exception, kind: type[core.ModelError]) -> core.ModelError:
 
 
 def _rebuild(
-    name: str, bases: tuple[type[Exception], ...], args: tuple[Any, ...], state: Mapping[str, Any]
+    name: str,
+    bases: tuple[type[Exception], ...],
+    args: tuple[Any, ...],
+    state: Mapping[str, Any],
 ) -> core.ModelError:
     made = _derived_class(name, bases)
     copy = made.__new__(made, *args)
@@ -166,11 +219,21 @@ def _rebuild(
 
 
 @cache
-def _derived_class(name: str, bases: tuple[type[Exception], ...]) -> type[core.ModelError]:
+def _derived_class(
+    name: str, bases: tuple[type[Exception], ...]
+) -> type[core.ModelError]:
     def reduced(error: Exception) -> tuple[Any, ...]:
-        state = {name: value for name, value in vars(error).items() if name not in _NOT_PICKLED}
+        state = {
+            name: value
+            for name, value in vars(error).items()
+            if name not in _NOT_PICKLED
+        }
         return _rebuild, (name, bases, error.args, state)
 
-    names = {"__module__": bases[0].__module__, "__qualname__": name, "__reduce__": reduced}
+    names = {
+        "__module__": bases[0].__module__,
+        "__qualname__": name,
+        "__reduce__": reduced,
+    }
     made: type[Any] = type(name, bases, names)
     return made

@@ -15,15 +15,20 @@ from langchain_reasc.exceptions import ModelClosedError
 
 T = TypeVar("T")
 Produce = Callable[[Callable[[T], None]], Coroutine[Any, Any, None]]
-"""A coroutine function that fills a stream. It is called in the loop, with a function that sends an item."""
+"""A coroutine function that fills a stream. It is called in the loop, with a function
+that sends an item.
+"""
 
 
 class LoopThread:
-    """An event loop in a daemon thread, for connections that outlive the callers' event loops.
+    """An event loop in a daemon thread, for connections that outlive the callers' event
+    loops.
 
-    HTTP connections belong to one event loop, but callers come from threads without a loop and from loops that end
-    (``asyncio.run`` twice). Here their requests share connections and can be cut off at once, unlike a thread blocked
-    in a read. The thread starts with the first request, and ends with :meth:`close` or when its owner is dropped.
+    HTTP connections belong to one event loop, but callers come from threads without a
+    loop and from loops that end (``asyncio.run`` twice). Here their requests share
+    connections and can be cut off at once, unlike a thread blocked in a read. The
+    thread starts with the first request, and ends with :meth:`close` or when its owner
+    is dropped.
     """
 
     def __init__(self, name: str, at_end: Callable[[], Awaitable[None]]) -> None:
@@ -31,7 +36,8 @@ class LoopThread:
 
         Args:
             name: the thread's name.
-            at_end: awaited in the loop before its end. It must not hold a reference to this object.
+            at_end: awaited in the loop before its end. It must not hold a reference to
+                this object.
         """
         self._name, self._at_end = name, at_end
         self._lock = threading.Lock()
@@ -53,7 +59,9 @@ class LoopThread:
             raise
 
     def producing(self, produce: Produce[T]) -> Start[T]:
-        """Return the start of a stream that a coroutine fills until it is cancelled. Starting raises as :meth:`run`."""
+        """Return the start of a stream that a coroutine fills until it is cancelled.
+        Starting raises as :meth:`run`.
+        """
         return lambda sender: self.run(_produce(produce, sender)).cancel
 
     def call_soon(self, callback: Callable[[], None]) -> None:
@@ -76,9 +84,13 @@ class LoopThread:
             if self._closed:
                 raise ModelClosedError("this chat model was closed; make a new one")
             if self._loop is None:
-                begun: Future[tuple[asyncio.AbstractEventLoop, Callable[[], None]]] = Future()
+                begun: Future[tuple[asyncio.AbstractEventLoop, Callable[[], None]]] = (
+                    Future()
+                )
                 run = _serve(begun, self._at_end)
-                self._thread = threading.Thread(target=_run, args=(run,), name=self._name, daemon=True)
+                self._thread = threading.Thread(
+                    target=_run, args=(run,), name=self._name, daemon=True
+                )
                 self._thread.start()
                 self._loop, self._stop = begun.result()
                 weakref.finalize(self, self._stop).atexit = False
@@ -91,13 +103,17 @@ _live: weakref.WeakSet[LoopThread] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Close all loops at the interpreter's end: else daemon threads stop in the middle, and Python warns of tasks."""
+    """Close all loops at the interpreter's end: else daemon threads stop in the middle,
+    and Python warns of tasks.
+    """
     for loop in list(_live):
         loop.close()
 
 
 def _run(serve: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine in a new loop; asyncio.run ends by starting a thread, which Python 3.12 refuses when it exits."""
+    """Run a coroutine in a new loop; asyncio.run ends by starting a thread, which
+    Python 3.12 refuses when it exits.
+    """
     loop = asyncio.new_event_loop()
     try:
         loop.run_until_complete(serve)
@@ -121,7 +137,9 @@ async def _serve(begun: Future[Any], at_end: Callable[[], Awaitable[None]]) -> N
 
 
 async def _end_tasks() -> None:
-    """Cancel all tasks. A dropped generator is closed in a new task, which may drop the next generator."""
+    """Cancel all tasks. A dropped generator is closed in a new task, which may drop the
+    next generator.
+    """
     while others := asyncio.all_tasks() - {asyncio.current_task()}:
         for task in others:
             task.cancel()
@@ -138,7 +156,9 @@ async def _produce(produce: Produce[T], sender: Sender[T]) -> None:
     try:
         await produce(put)
     except asyncio.CancelledError:
-        sender.put(End(ModelClosedError("this chat model was closed while it was generating")))
+        sender.put(
+            End(ModelClosedError("this chat model was closed while it was generating"))
+        )
         raise
     except Exception as error:
         sender.put(End(error))

@@ -1,4 +1,6 @@
-"""Raw events of OpenAI's chat completions: decode and check them, and merge those of one response."""
+"""Raw events of OpenAI's chat completions: decode and check them, and merge those of
+one response.
+"""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,14 +19,18 @@ from langchain_reasc.models.usage import is_count, tokens_of_text
 
 Json = dict[str, Any]
 _STATED: Final = ("role", "type", "id")
-"""Strings in a delta that are whole, not pieces: some servers repeat them in each event."""
+"""Strings in a delta that are whole, not pieces: some servers repeat them in each
+event.
+"""
 _PLAIN: Final = {"role", "content"}
 """The fields of most deltas."""
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 class EventDecoder:
-    """Decodes server-sent events in place of openai's decoder, which takes several times as long."""
+    """Decodes server-sent events in place of openai's decoder, which takes several
+    times as long.
+    """
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -32,12 +38,16 @@ class EventDecoder:
         self._begun = False
 
     def decoded(self, piece: bytes) -> list[bytes]:
-        """Return the data of the events that end in a piece. The last event needs an empty line after it."""
+        """Return the data of the events that end in a piece. The last event needs an
+        empty line after it.
+        """
         self._pieces.append(piece)
         if b"\n" not in piece and b"\r" not in piece:
             return []
         text = b"".join(self._pieces)
-        end = max(text.rfind(b"\n"), text.rfind(b"\r", 0, -1)) + 1  # a last \r may be the first half of \r\n
+        end = (
+            max(text.rfind(b"\n"), text.rfind(b"\r", 0, -1)) + 1
+        )  # a last \r may be the first half of \r\n
         self._pieces = [text[end:]]
         if not self._begun and end:
             self._begun, text, end = (
@@ -70,18 +80,27 @@ def parsed(data: bytes) -> Any:
 def usable(event: Any, n: int = 1) -> Json | None:
     """Remove choices that were not asked for, and an impossible usage, from an event.
 
-    A reply in one piece becomes the only event of a stream. Return None for an event that is not an object.
+    A reply in one piece becomes the only event of a stream. Return None for an event
+    that is not an object.
     """
     if not isinstance(event, dict):
         return None
     choices, usage = event.get("choices"), event.get("usage")
-    if usage is None and isinstance(choices, list) and len(choices) == 1:  # most events; leaves early to save time
+    if (
+        usage is None and isinstance(choices, list) and len(choices) == 1
+    ):  # most events; leaves early to save time
         only = choices[0]
         if _is_asked_for(only, n) and "message" not in only:
             return event
-    kept = [choice for choice in choices if _is_asked_for(choice, n)] if isinstance(choices, list) else []
+    kept = (
+        [choice for choice in choices if _is_asked_for(choice, n)]
+        if isinstance(choices, list)
+        else []
+    )
     if len(kept) > 1:
-        kept = [*{choice.get("index"): choice for choice in reversed(kept)}.values()][::-1]  # the first of each index
+        kept = [*{choice.get("index"): choice for choice in reversed(kept)}.values()][
+            ::-1
+        ]  # the first of each index
     for choice in kept:
         if "message" in choice and choice.get("delta") is None:
             choice["delta"] = choice.pop("message")
@@ -102,27 +121,44 @@ def events_in(datas: Iterable[bytes]) -> Iterator[Json]:
 
 def _is_asked_for(choice: Any, n: int) -> bool:
     index = choice.get("index") if isinstance(choice, dict) else None
-    return isinstance(choice, dict) and (index is None or (type(index) is int and 0 <= index < n))
+    return isinstance(choice, dict) and (
+        index is None or (type(index) is int and 0 <= index < n)
+    )
 
 
 def _checked_usage(usage: Any) -> Json | None:
     counts = usage if isinstance(usage, dict) else {}
-    if not all(is_count(counts.get(name)) for name in ("prompt_tokens", "completion_tokens")):
+    if not all(
+        is_count(counts.get(name)) for name in ("prompt_tokens", "completion_tokens")
+    ):
         return None
-    return {name: _counts(value) for name, value in counts.items() if is_count(value) or isinstance(value, dict)}
+    return {
+        name: _counts(value)
+        for name, value in counts.items()
+        if is_count(value) or isinstance(value, dict)
+    }
 
 
 def _counts(value: Any) -> Any:
-    return {name: count for name, count in value.items() if is_count(count)} if isinstance(value, dict) else value
+    return (
+        {name: count for name, count in value.items() if is_count(count)}
+        if isinstance(value, dict)
+        else value
+    )
 
 
 def checked_text(delta: Any) -> str:
-    """Return all that the model wrote in a delta. Leaving out a delta that cannot be read would change the answer.
+    """Return all that the model wrote in a delta. Leaving out a delta that cannot be
+    read would change the answer.
 
     Raises:
         SamplingError: the delta is not in OpenAI's form.
     """
-    if type(delta) is dict and type(text := delta.get("content")) is str and delta.keys() <= _PLAIN:
+    if (
+        type(delta) is dict
+        and type(text := delta.get("content")) is str
+        and delta.keys() <= _PLAIN
+    ):
         return text
     calls = delta.get("tool_calls") if isinstance(delta, dict) else None
     if not (
@@ -132,9 +168,12 @@ def checked_text(delta: Any) -> str:
         and all(map(_is_call, calls or ()))
     ):
         fields = delta.items() if isinstance(delta, dict) else ()
-        types = {name: type(value).__name__ for name, value in fields}  # not values: what a model wrote is not logged
+        types = {
+            name: type(value).__name__ for name, value in fields
+        }  # not values: what a model wrote is not logged
         raise SamplingError(
-            f"the server sent a delta that is not of OpenAI's form: {types or type(delta).__name__!s:.200}"
+            "the server sent a delta that is not of OpenAI's form: "
+            f"{types or type(delta).__name__!s:.200}"
         )
     return text_in(delta)
 
@@ -153,8 +192,9 @@ def _is_call(call: Any) -> bool:
 class CallRepairer:
     """Repairs the calls in the deltas of one response, event by event.
 
-    Some servers omit the index of a call, give several calls the same index or one call two, or send no arguments for a
-    call without arguments. A call is held back until it has a name. Calls other than of functions are unchanged.
+    Some servers omit the index of a call, give several calls the same index or one call
+    two, or send no arguments for a call without arguments. A call is held back until it
+    has a name. Calls other than of functions are unchanged.
     """
 
     def __init__(self) -> None:
@@ -163,24 +203,41 @@ class CallRepairer:
         self._used: set[int] = set()
 
     def repaired(self, delta: Json, finish_reason: Any = None) -> Json:
-        """Return the next delta. The last one, with a finish reason that we know, also completes the calls."""
+        """Return the next delta. The last one, with a finish reason that we know, also
+        completes the calls.
+        """
         given = delta.get("tool_calls") or []
-        ends = finish_reason is not None and finish_of(finish_reason) in ("ended", "failed")
+        ends = finish_reason is not None and finish_of(finish_reason) in (
+            "ended",
+            "failed",
+        )
         if not given and not ends:
             return delta
-        pieces = [self._next_piece({"index": at, **piece}) for at, piece in enumerate(given)]
+        pieces = [
+            self._next_piece({"index": at, **piece}) for at, piece in enumerate(given)
+        ]
         calls = [piece for piece in pieces if piece is not None]
         if ends:
             calls += self.finish(finish_reason)
         if calls:
             return {**delta, "tool_calls": calls}
-        return {name: value for name, value in delta.items() if name != "tool_calls"} if given else delta
+        return (
+            {name: value for name, value in delta.items() if name != "tool_calls"}
+            if given
+            else delta
+        )
 
     def finish(self, finish_reason: Any = None) -> list[Json]:
-        """Return the pieces that complete the calls. Without a finish reason, the response was not cut off."""
+        """Return the pieces that complete the calls. Without a finish reason, the
+        response was not cut off.
+        """
         self._joiner.finish(whole=ending_in({FINISH_REASON: finish_reason}) == "whole")
         texts = [(index, call.take()) for call, index in self._indices.items()]
-        return [{"index": index, "function": {"arguments": text}} for index, text in texts if text]
+        return [
+            {"index": index, "function": {"arguments": text}}
+            for index, text in texts
+            if text
+        ]
 
     def _next_piece(self, piece: Json) -> Json | None:
         """Return what is sent on of a piece of a call, or None."""
@@ -189,19 +246,31 @@ class CallRepairer:
             return piece
         function = piece.get("function") or {}
         arguments = _text_of(function.get("arguments"))
-        call = self._joiner.add(piece["index"], piece.get("id"), function.get("name"), arguments)
+        call = self._joiner.add(
+            piece["index"], piece.get("id"), function.get("name"), arguments
+        )
         if call is None or not call.name:
             return None
         is_first = call not in self._indices
         if is_first:
-            self._indices[call] = max(self._used, default=-1) + 1  # clients count the calls from 0
+            self._indices[call] = (
+                max(self._used, default=-1) + 1
+            )  # clients count the calls from 0
             self._used.add(self._indices[call])
             function = {**function, "name": call.name}
             piece = {**piece, "id": call.id} if call.id else piece
         index, text = self._indices[call], call.take()
-        if not is_first and piece["index"] != index:  # clients would append a repeated id or name
-            piece = {name: value for name, value in piece.items() if name not in ("id", "type")}
-            function = {name: value for name, value in function.items() if name != "name"}
+        if (
+            not is_first and piece["index"] != index
+        ):  # clients would append a repeated id or name
+            piece = {
+                name: value
+                for name, value in piece.items()
+                if name not in ("id", "type")
+            }
+            function = {
+                name: value for name, value in function.items() if name != "name"
+            }
         if text != arguments:
             function = {**function, "arguments": text}
         return {**piece, "index": index, "function": function}
@@ -210,7 +279,8 @@ class CallRepairer:
 class Normalizer(CallRepairer):
     """Converts the calls in deltas to the form that langchain-openai reads.
 
-    Some servers also repeat a call's name in each piece, or send its arguments as an object.
+    Some servers also repeat a call's name in each piece, or send its arguments as an
+    object.
     """
 
     def _next_piece(self, piece: Json) -> Json | None:
@@ -225,7 +295,9 @@ class Normalizer(CallRepairer):
 
 
 def is_of_function(call: Mapping[str, Any]) -> bool:
-    """Return whether a call, or a piece of one, is of a function, not of a tool of another type."""
+    """Return whether a call, or a piece of one, is of a function, not of a tool of
+    another type.
+    """
     return "function" in call or call.keys() <= {"index", "id", "type"}
 
 
@@ -242,11 +314,20 @@ def repaired_events(events: Iterable[Json]) -> Iterator[Json]:
         last = event
         yield event
     if rest := repairer.finish():
-        yield {**last, "usage": None, "choices": [{"index": 0, "delta": {"tool_calls": rest}, "finish_reason": None}]}
+        yield {
+            **last,
+            "usage": None,
+            "choices": [
+                {"index": 0, "delta": {"tool_calls": rest}, "finish_reason": None}
+            ],
+        }
 
 
 def _first_choice(event: Json) -> Json | None:
-    return next((choice for choice in event.get("choices") or () if not choice.get("index")), None)
+    return next(
+        (choice for choice in event.get("choices") or () if not choice.get("index")),
+        None,
+    )
 
 
 def _function_of(call: Json) -> Json:
@@ -255,15 +336,27 @@ def _function_of(call: Json) -> Json:
 
 
 def _text_of(arguments: Any) -> str:
-    return json.dumps(arguments) if isinstance(arguments, dict | list) else arguments or ""
+    return (
+        json.dumps(arguments) if isinstance(arguments, dict | list) else arguments or ""
+    )
 
 
 def text_in(delta: Json) -> str:
-    """Return all that the model wrote in a delta: text, reasoning, a refusal, or arguments of calls."""
-    said = [value for name, value in delta.items() if isinstance(value, str) and name not in _STATED]
+    """Return all that the model wrote in a delta: text, reasoning, a refusal, or
+    arguments of calls.
+    """
+    said = [
+        value
+        for name, value in delta.items()
+        if isinstance(value, str) and name not in _STATED
+    ]
     for call in delta.get("tool_calls") or ():
         function = call.get("function") or {}
-        said += [text for name in ("name", "arguments") if isinstance(text := function.get(name), str)]
+        said += [
+            text
+            for name in ("name", "arguments")
+            if isinstance(text := function.get(name), str)
+        ]
     if isinstance(blocks := delta.get("content"), list):
         texts = (one.get("text") if isinstance(one, dict) else one for one in blocks)
         said += [text for text in texts if isinstance(text, str)]
@@ -273,12 +366,18 @@ def text_in(delta: Json) -> str:
 def tokens_in(choice: Json) -> int:
     """Return the number of tokens that a choice lists with their log-probabilities."""
     logprobs = choice.get("logprobs")
-    listed = (logprobs.get("content") or logprobs.get("refusal")) if isinstance(logprobs, dict) else None
+    listed = (
+        (logprobs.get("content") or logprobs.get("refusal"))
+        if isinstance(logprobs, dict)
+        else None
+    )
     return len(listed) if isinstance(listed, list) else 0
 
 
 def merged(events: Iterable[Json]) -> Json:
-    """Merge the events of one response into a reply. Choices beyond the first are ignored."""
+    """Merge the events of one response into a reply. Choices beyond the first are
+    ignored.
+    """
     whole = MergedResponse()
     for event in events:
         whole.add_event(event, _first_choice(event))
@@ -288,12 +387,13 @@ def merged(events: Iterable[Json]) -> Json:
 class MergedResponse:
     """The events of one response, merged.
 
-    The calls in deltas are repaired. In a delta, strings are joined and lists are merged by their elements'
-    ``index``. Text between blocks of content becomes a block in its place. Elsewhere the last value that is not null
-    wins.
+    The calls in deltas are repaired. In a delta, strings are joined and lists are
+    merged by their elements' ``index``. Text between blocks of content becomes a block
+    in its place. Elsewhere the last value that is not null wins.
 
     Args:
-        kept: converts each token that comes with log-probabilities to what is kept of it. The token may be changed.
+        kept: converts each token that comes with log-probabilities to what is kept of
+            it. The token may be changed.
     """
 
     def __init__(self, kept: Callable[[Any], Any] | None = None) -> None:
@@ -328,15 +428,21 @@ class MergedResponse:
                 self._texts.setdefault(name, []).append(value)
                 says = says or bool(value)
             elif name not in _STATED or not self._message.get(name):
-                if isinstance(value, list) and name in self._texts:  # the text comes before these blocks
+                if (
+                    isinstance(value, list) and name in self._texts
+                ):  # the text comes before these blocks
                     text = "".join(self._texts.pop(name))
-                    self._message[name] = _added(name, self._message.get(name), _text_block(text))
+                    self._message[name] = _added(
+                        name, self._message.get(name), _text_block(text)
+                    )
                 self._message[name] = _added(name, self._message.get(name), value)
                 says = says or isinstance(value, list | dict)
         self._events += says
 
     def _extended(self, before: Any, more: Any) -> Any:
-        """Append the log-probabilities of the next event, in whatever lists the server sends."""
+        """Append the log-probabilities of the next event, in whatever lists the server
+        sends.
+        """
         if more is None:
             return before
         if isinstance(more, dict):
@@ -352,7 +458,9 @@ class MergedResponse:
 
     @property
     def tokens(self) -> int:
-        """The estimated number of tokens: those with log-probabilities, and one for four bytes of other text."""
+        """The estimated number of tokens: those with log-probabilities, and one for
+        four bytes of other text.
+        """
         listed, spelled = listed_tokens({"logprobs": self._logprobs})
         size = len(text_in(self._said).encode(errors="replace"))
         return max(listed + tokens_of_text(max(0, size - spelled)), self._events)
@@ -362,7 +470,9 @@ class MergedResponse:
         said = dict(self._message)
         for name, pieces in self._texts.items():
             text, blocks = "".join(pieces), said.get(name)
-            said[name] = [*blocks, *_text_block(text)] if isinstance(blocks, list) else text
+            said[name] = (
+                [*blocks, *_text_block(text)] if isinstance(blocks, list) else text
+            )
         return said
 
     @property
@@ -370,9 +480,12 @@ class MergedResponse:
         """The response as one event, in the form that langchain-openai reads."""
         self._complete_calls()
         said = self._said
-        functions = [call for call in said.get("tool_calls") or () if is_of_function(call)]
+        functions = [
+            call for call in said.get("tool_calls") or () if is_of_function(call)
+        ]
         calls = [
-            {"id": call.get("id"), "index": at, "function": _function_of(call)} for at, call in enumerate(functions)
+            {"id": call.get("id"), "index": at, "function": _function_of(call)}
+            for at, call in enumerate(functions)
         ]
         delta = {**said, "content": said.get("content") or "", "tool_calls": calls}
         choice = {**self._choice, "delta": delta, "logprobs": self._logprobs}
@@ -382,14 +495,23 @@ class MergedResponse:
     def reply(self) -> Json:
         """The response as a reply in one piece.
 
-        The reply always has a finish reason, which some servers omit from their streams.
+        The reply always has a finish reason, which some servers omit from their
+        streams.
         """
         self._complete_calls()
         message = {"role": "assistant", "content": None, **self._said}
         if calls := message.get("tool_calls"):
-            message["tool_calls"] = [{name: value for name, value in call.items() if name != "index"} for call in calls]
+            message["tool_calls"] = [
+                {name: value for name, value in call.items() if name != "index"}
+                for call in calls
+            ]
             message["content"] = message["content"] or None
-        choice = {"index": 0, "message": message, "logprobs": self._logprobs, **self._choice}
+        choice = {
+            "index": 0,
+            "message": message,
+            "logprobs": self._logprobs,
+            **self._choice,
+        }
         if finish_of(choice.get("finish_reason")) is None:
             choice["finish_reason"] = "tool_calls" if calls else "stop"
         return {**self._head, "object": "chat.completion", "choices": [choice]}
@@ -430,7 +552,11 @@ def _begun(value: Any) -> Any:
 
 
 def _added_elements(before: list[Any], more: list[Any]) -> list[Any]:
-    places = {one["index"]: one for one in before if isinstance(one, dict) and isinstance(one.get("index"), int)}
+    places = {
+        one["index"]: one
+        for one in before
+        if isinstance(one, dict) and isinstance(one.get("index"), int)
+    }
     for one in more:
         index = one.get("index") if isinstance(one, dict) else None
         if isinstance(index, int) and index in places:
@@ -445,9 +571,13 @@ def _added_elements(before: list[Any], more: list[Any]) -> list[Any]:
 def without_bytes(token: Any) -> Any:
     """Remove the bytes of a token's alternatives from the token, and return it.
 
-    Lists of bytes would be most of the memory, and slow down Python's garbage collector. The alternatives become new
-    dicts, because the collector does not look at dicts that never held a list.
+    Lists of bytes would be most of the memory, and slow down Python's garbage
+    collector. The alternatives become new dicts, because the collector does not look at
+    dicts that never held a list.
     """
     with suppress(KeyError, TypeError):
-        token["top_logprobs"] = [{"token": one["token"], "logprob": one["logprob"]} for one in token["top_logprobs"]]
+        token["top_logprobs"] = [
+            {"token": one["token"], "logprob": one["logprob"]}
+            for one in token["top_logprobs"]
+        ]
     return token

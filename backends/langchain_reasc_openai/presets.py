@@ -10,7 +10,9 @@ from langchain_reasc.exceptions import ConfigurationError
 
 
 class Capabilities(BaseModel):
-    """What one server supports for one model. None means unknown: it is then tried, and what comes back is read."""
+    """What one server supports for one model. None means unknown: it is then tried, and
+    what comes back is read.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -31,7 +33,8 @@ class Capabilities(BaseModel):
     streamed_usage: bool | None = None
     """Token counts at the end of a stream."""
     reasoning_logprobs: bool | None = None
-    """Log-probabilities in streams of the tokens of the reasoning too, if there is any."""
+    """Log-probabilities in streams of the tokens of the reasoning too, if there is any.
+    """
     seed: bool | None = None
     """The same seed gives the same response, another one another."""
     samplers: dict[str, str] = {}
@@ -44,7 +47,9 @@ class Capabilities(BaseModel):
     """Missing features, with the consequences."""
 
     def alternatives(self, asked: int | None) -> int | None:
-        """Return the number of alternatives to request: ``asked``, or the server's limit if that is lower."""
+        """Return the number of alternatives to request: ``asked``, or the server's
+        limit if that is lower.
+        """
         if asked is None or self.top_logprobs is None:
             return asked
         return min(asked, self.top_logprobs)
@@ -59,8 +64,10 @@ class Preset:
         title: its name as its makers write it.
         capabilities: what it supports according to its documentation.
         default_url: its default address.
-        key_variable: the usual environment variable of its API key; None if it needs no key.
-        url_variables: environment variables that name another address for it, first the one that counts most.
+        key_variable: the usual environment variable of its API key; None if it needs no
+            key.
+        url_variables: environment variables that name another address for it, first the
+            one that counts most.
     """
 
     name: str
@@ -92,7 +99,8 @@ def _preset(
 
 _COMMON: Final = ("top_k", "min_p", "repetition_penalty")
 _ALL: Final = (
-    # vllm/entrypoints/openai/chat_completion/protocol.py; --max-logprobs is 20 unless set
+    # vllm/entrypoints/openai/chat_completion/protocol.py; --max-logprobs is 20 unless
+    # set
     _preset(
         "vllm",
         "vLLM",
@@ -101,11 +109,12 @@ _ALL: Final = (
         samplers=_same(*_COMMON, "min_tokens", "ignore_eos", "bad_words"),
         max_tokens="max_completion_tokens",
         notices=(
-            "vLLM stops generating when a stream is closed (vllm-project/vllm#32442); of 0.22 it is reported that it "
-            "goes on (#54947)",
+            "vLLM stops generating when a stream is closed (vllm-project/vllm#32442); "
+            "of 0.22 it is reported that it goes on (#54947)",
         ),
     ),
-    # sglang/srt/entrypoints/openai/protocol.py; seeds count only with --enable-deterministic-inference
+    # sglang/srt/entrypoints/openai/protocol.py; seeds count only with
+    # --enable-deterministic-inference
     _preset(
         "sglang",
         "SGLang",
@@ -113,10 +122,10 @@ _ALL: Final = (
         samplers=_same(*_COMMON, "min_tokens", "ignore_eos"),
         max_tokens="max_completion_tokens",
         notices=(
-            "before June 2026, streams carry no log-probabilities with a reasoning or tool parser "
-            "(sgl-project/sglang#28601): there, take preset='auto'",
-            "of versions of August 2026 it is reported that they go on generating when a stream is closed "
-            "(sgl-project/sglang#36333)",
+            "before June 2026, streams carry no log-probabilities with a reasoning or "
+            "tool parser (sgl-project/sglang#28601): there, take preset='auto'",
+            "of versions of August 2026 it is reported that they go on generating "
+            "when a stream is closed (sgl-project/sglang#36333)",
         ),
     ),
     # llama.cpp tools/server/README.md; n is at most the number of slots (--parallel).
@@ -133,8 +142,9 @@ _ALL: Final = (
             "ignore_eos": "ignore_eos",
         },
     ),
-    # docs.ollama.com/api/openai-compatibility; top_k and min_p are not read there (ollama/ollama#11325); a closed
-    # connection ends the generation (ollama/ollama#1695)
+    # docs.ollama.com/api/openai-compatibility; top_k and min_p are not read there
+    # (ollama/ollama#11325); a closed connection ends the generation
+    # (ollama/ollama#1695)
     _preset(
         "ollama",
         "Ollama",
@@ -143,11 +153,14 @@ _ALL: Final = (
         seed=True,
         notices=(
             "log-probabilities need Ollama 0.12.11 or newer",
-            "top_k, min_p and other parameters beyond OpenAI's are set in a Modelfile, or with ChatOllama",
+            (
+                "top_k, min_p and other parameters beyond OpenAI's are set in a "
+                "Modelfile, or with ChatOllama"
+            ),
         ),
     ),
-    # lmstudio.ai/docs/developer/openai-compat; chat completions carry no logprobs (lmstudio-ai/lms#60); by its log a
-    # client that disconnects ends the generation
+    # lmstudio.ai/docs/developer/openai-compat; chat completions carry no logprobs
+    # (lmstudio-ai/lms#60); by its log a client that disconnects ends the generation
     _preset(
         "lm-studio",
         "LM Studio",
@@ -158,7 +171,12 @@ _ALL: Final = (
         streamed_logprobs=False,
         seed=True,
         samplers={"top_k": "top_k", "repetition_penalty": "repeat_penalty"},
-        notices=("chat completions carry no log-probabilities: votes are counted, or use llama-server",),
+        notices=(
+            (
+                "chat completions carry no log-probabilities: votes are counted, or use "
+                "llama-server"
+            ),
+        ),
     ),
     # platform.openai.com/docs/api-reference/chat/create
     _preset(
@@ -166,9 +184,17 @@ _ALL: Final = (
         "OpenAI",
         "https://api.openai.com/v1",
         key="OPENAI_API_KEY",
-        url_variables=("OPENAI_API_BASE", "OPENAI_BASE_URL"),  # as langchain-openai reads them
+        url_variables=(
+            "OPENAI_API_BASE",
+            "OPENAI_BASE_URL",
+        ),  # as langchain-openai reads them
         max_tokens="max_completion_tokens",
-        notices=("reasoning models, and those of the Responses API alone, return no log-probabilities",),
+        notices=(
+            (
+                "reasoning models, and those of the Responses API alone, return no "
+                "log-probabilities"
+            ),
+        ),
     ),
     _preset(
         "generic",
@@ -193,9 +219,17 @@ def preset_named(name: str) -> Preset:
     try:
         return PRESETS[name]
     except KeyError:
-        raise ConfigurationError(f"unknown preset {name!r}; choose from auto, {', '.join(PRESETS)}") from None
+        raise ConfigurationError(
+            f"unknown preset {name!r}; choose from auto, {', '.join(PRESETS)}"
+        ) from None
 
 
 def preset_of_host(url: str) -> Preset | None:
-    """Return the preset of a service known by its address. It is documented, and probing it would cost money."""
-    return PRESETS["openai"] if (urlsplit(url).hostname or "") == "api.openai.com" else None
+    """Return the preset of a service known by its address. It is documented, and
+    probing it would cost money.
+    """
+    return (
+        PRESETS["openai"]
+        if (urlsplit(url).hostname or "") == "api.openai.com"
+        else None
+    )

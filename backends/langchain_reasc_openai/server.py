@@ -29,7 +29,12 @@ _SHOWN = 300  # characters of a server's own message
 _LARGEST: Final = 10_000_000  # bytes of an answer, unpacked
 _PATHS: Final = ("/chat/completions", "/completions", "/responses")
 _BUSY = (408, 429, 502, 503, 504)
-_OWNERS: Final = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llama-server", "library": "ollama"}
+_OWNERS: Final = {
+    "vllm": "vllm",
+    "sglang": "sglang",
+    "llamacpp": "llama-server",
+    "library": "ollama",
+}
 """``owned_by`` in the list of models -> preset."""
 _VERSIONS: Final = {
     "vllm": ("/version", "version"),
@@ -44,33 +49,44 @@ _LIST_ALL_NAMES: Final = ("vllm", "sglang")  # Ollama has more names for one mod
 
 
 def base_url(given: str) -> str:
-    """Return the address of the API: without a slash at the end, and with ``/v1`` if it has no path.
+    """Return the address of the API: without a slash at the end, and with ``/v1`` if it
+    has no path.
 
     Raises:
-        ConfigurationError: the address is not an http(s) address, holds a password or a query, or names one path of
-            the API.
+        ConfigurationError: the address is not an http(s) address, holds a password or a
+            query, or names one path of the API.
     """
     url = given.strip().rstrip("/")
     try:
         parts = urlsplit(url)
-        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_address = (
+            parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and parts.port != 0
+        )
         httpx.URL(url)
     except (ValueError, httpx.InvalidURL):  # of a port or a bracket
         is_address = False
     if not is_address:
-        raise ConfigurationError(f"a base URL looks like http://localhost:8000/v1, got {_without_secrets(given)!r}")
+        raise ConfigurationError(
+            "a base URL looks like http://localhost:8000/v1, got "
+            f"{_without_secrets(given)!r}"
+        )
     if parts.username or parts.password:
         raise ConfigurationError(
-            f"the base URL {_without_secrets(given)!r} holds a user name or password, which would be shown; "
-            "give a key as api_key"
+            f"the base URL {_without_secrets(given)!r} holds a user name or password, "
+            "which would be shown; give a key as api_key"
         )
     if parts.query or parts.fragment:
         raise ConfigurationError(
-            f"the base URL {_without_secrets(given)!r} ends in a query or fragment; put a query into default_query"
+            f"the base URL {_without_secrets(given)!r} ends in a query or fragment; "
+            "put a query into default_query"
         )
     for path in _PATHS:
         if url.endswith(path):
-            raise ConfigurationError(f"the base URL {url!r} ends in {path}; give {url.removesuffix(path)!r}")
+            raise ConfigurationError(
+                f"the base URL {url!r} ends in {path}; give {url.removesuffix(path)!r}"
+            )
     return url if parts.path else f"{url}/v1"
 
 
@@ -80,27 +96,48 @@ def base_urls(given: str | Sequence[str]) -> tuple[str, ...]:
     Raises:
         ConfigurationError: the list is empty, or an address is wrong.
     """
-    urls = tuple(dict.fromkeys(base_url(one) for one in ([given] if isinstance(given, str) else given)))
+    urls = tuple(
+        dict.fromkeys(
+            base_url(one) for one in ([given] if isinstance(given, str) else given)
+        )
+    )
     if not urls:
-        raise ConfigurationError("base_url is an empty list; give the address of at least one server")
+        raise ConfigurationError(
+            "base_url is an empty list; give the address of at least one server"
+        )
     return urls
 
 
 def check_header(name: str, value: str) -> None:
-    """Check that a header can carry a value. The error does not quote the value, which may be a key.
+    """Check that a header can carry a value. The error does not quote the value, which
+    may be a key.
 
     Raises:
-        ConfigurationError: the value is not ASCII, has white space at an end or control characters, or is an empty key.
+        ConfigurationError: the value is not ASCII, has white space at an end or control
+            characters, or is an empty key.
     """
-    wrong = next((at for at, letter in enumerate(value, 1) if not (letter.isascii() and letter.isprintable())), None)
+    wrong = next(
+        (
+            at
+            for at, letter in enumerate(value, 1)
+            if not (letter.isascii() and letter.isprintable())
+        ),
+        None,
+    )
     if wrong is not None:
-        kind = "a control character, such as a line break" if value[wrong - 1].isascii() else "not ASCII"
+        kind = (
+            "a control character, such as a line break"
+            if value[wrong - 1].isascii()
+            else "not ASCII"
+        )
         raise ConfigurationError(
-            f"{name} has a letter that is {kind} (letter {wrong} of {len(value)}), which an HTTP header cannot carry; "
-            "copy it again"
+            f"{name} has a letter that is {kind} (letter {wrong} of {len(value)}), "
+            "which an HTTP header cannot carry; copy it again"
         )
     if name == "api_key" and not value.strip():
-        raise ConfigurationError("api_key is empty; give a key, or leave it out for a server without keys")
+        raise ConfigurationError(
+            "api_key is empty; give a key, or leave it out for a server without keys"
+        )
 
 
 def _without_secrets(given: str) -> str:
@@ -111,7 +148,9 @@ def _without_secrets(given: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An HTTP answer: its status, its headers, the JSON of its body (None if it is not JSON), and its text."""
+    """An HTTP answer: its status, its headers, the JSON of its body (None if it is not
+    JSON), and its text.
+    """
 
     status: int
     headers: Mapping[str, str]
@@ -121,24 +160,44 @@ class Answer:
     @property
     def ok(self) -> bool:
         """Whether the request was accepted."""
-        return self.status == 200 and isinstance(self.body, dict) and "error" not in self.body
+        return (
+            self.status == 200
+            and isinstance(self.body, dict)
+            and "error" not in self.body
+        )
 
     @property
     def refused(self) -> bool:
         """Whether the server rejects the request itself."""
-        return self.status in (400, 404, 405, 422, 501) or (self.status == 500 and not self.ok)
+        return self.status in (400, 404, 405, 422, 501) or (
+            self.status == 500 and not self.ok
+        )
 
     @property
     def message(self) -> str:
         """The status and the server's own message, shortened."""
-        error = self.body.get("error", self.body) if isinstance(self.body, dict) else None
-        text = error.get("message") or error.get("detail") if isinstance(error, dict) else error
-        return f"HTTP {self.status}" + (f": {' '.join(str(text).split())[:_SHOWN]}" if text else "")
+        error = (
+            self.body.get("error", self.body) if isinstance(self.body, dict) else None
+        )
+        text = (
+            error.get("message") or error.get("detail")
+            if isinstance(error, dict)
+            else error
+        )
+        return f"HTTP {self.status}" + (
+            f": {' '.join(str(text).split())[:_SHOWN]}" if text else ""
+        )
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        """Return the objects in a list of the body, or an empty list if there is no such list."""
+        """Return the objects in a list of the body, or an empty list if there is no
+        such list.
+        """
         rows = self.body.get(name) if isinstance(self.body, dict) else None
-        return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+        return (
+            [row for row in rows if isinstance(row, dict)]
+            if isinstance(rows, list)
+            else []
+        )
 
     @property
     def choices(self) -> list[dict[str, Any]]:
@@ -150,7 +209,8 @@ class Server(Closing):
     """A client for small requests to one server.
 
     Raises:
-        ServerError: from all methods, if the server cannot be reached, answers too late, or refuses the key.
+        ServerError: from all methods, if the server cannot be reached, answers too
+            late, or refuses the key.
     """
 
     def __init__(
@@ -165,9 +225,14 @@ class Server(Closing):
         self.url, self._key, self._timeout = url, api_key, timeout
         if api_key is not None:
             check_header("api_key", api_key.get_secret_value())
-        key = {"Authorization": f"Bearer {api_key.get_secret_value()}"} if api_key else {}
+        key = (
+            {"Authorization": f"Bearer {api_key.get_secret_value()}"} if api_key else {}
+        )
         self._client = httpx.Client(
-            headers={**key, **(headers or {})}, timeout=timeout, proxy=proxy, follow_redirects=False
+            headers={**key, **(headers or {})},
+            timeout=timeout,
+            proxy=proxy,
+            follow_redirects=False,
         )
 
     def get(self, path: str) -> Answer:
@@ -183,10 +248,19 @@ class Server(Closing):
         return self._ask("POST", f"{self.url}/chat/completions", json=body)
 
     @contextmanager
-    def stream(self, body: Mapping[str, Any]) -> Iterator[Answer | Iterator[dict[str, Any]]]:
-        """Request a stream, and close it at the end of ``with``. Yield its events, or the answer if it is refused."""
+    def stream(
+        self, body: Mapping[str, Any]
+    ) -> Iterator[Answer | Iterator[dict[str, Any]]]:
+        """Request a stream, and close it at the end of ``with``. Yield its events, or
+        the answer if it is refused.
+        """
         body = {**body, "stream": True}
-        with self._errors(), self._client.stream("POST", f"{self.url}/chat/completions", json=body) as response:
+        with (
+            self._errors(),
+            self._client.stream(
+                "POST", f"{self.url}/chat/completions", json=body
+            ) as response,
+        ):
             if response.status_code == 200:
                 yield _events(response.iter_lines(), self._timeout)
             else:
@@ -197,7 +271,10 @@ class Server(Closing):
         self._client.close()
 
     def _ask(self, method: str, address: str, **options: Any) -> Answer:
-        with self._errors(), self._client.stream(method, address, **options) as response:
+        with (
+            self._errors(),
+            self._client.stream(method, address, **options) as response,
+        ):
             return self._checked(response)
 
     def _checked(self, response: httpx.Response) -> Answer:
@@ -209,13 +286,24 @@ class Server(Closing):
         except ValueError:
             body = None
         answer = Answer(response.status_code, response.headers, body, text)
-        if answer.status == 401 or (answer.status == 403 and "logprob" not in answer.message.lower()):
-            given = "refuses the key" if "Authorization" in self._client.headers else "asks for a key (api_key=...)"
+        if answer.status == 401 or (
+            answer.status == 403 and "logprob" not in answer.message.lower()
+        ):
+            given = (
+                "refuses the key"
+                if "Authorization" in self._client.headers
+                else "asks for a key (api_key=...)"
+            )
             raise ServerRefused(f"{self.url} {given}: {answer.message}")
-        if answer.status in _BUSY and response.request.method == "POST":  # a busy server says nothing of its features
+        if (
+            answer.status in _BUSY and response.request.method == "POST"
+        ):  # a busy server says nothing of its features
             raise ServerBusy(f"{self.url} is busy ({answer.message})")
         if 300 <= answer.status < 400:
-            raise ServerError(f"{self.url} redirects to {response.headers.get('location')!r}; give that address")
+            raise ServerError(
+                f"{self.url} redirects to {response.headers.get('location')!r}; give "
+                "that address"
+            )
         return answer
 
     @contextmanager
@@ -225,14 +313,24 @@ class Server(Closing):
             yield
         except httpx.TimeoutException:
             said = f"{self.url} does not answer within {self._timeout:g} s"
-            raise ServerTimeout(f"{said}; if it is loading its model, allow more time (timeout)") from None
+            raise ServerTimeout(
+                f"{said}; if it is loading its model, allow more time (timeout)"
+            ) from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raised = ServerUnreachable if isinstance(error, httpx.TransportError) else ServerError
-            raise raised(f"no server at {self.url} ({error or type(error).__name__}); is it running?") from None
+            raised = (
+                ServerUnreachable
+                if isinstance(error, httpx.TransportError)
+                else ServerError
+            )
+            raise raised(
+                f"no server at {self.url} ({error or type(error).__name__}); is it "
+                "running?"
+            ) from None
 
 
 def _read(response: httpx.Response, seconds: float) -> str:
-    """Return the text of an answer within the given seconds. httpx limits only the silence between two bytes.
+    """Return the text of an answer within the given seconds. httpx limits only the
+    silence between two bytes.
 
     Raises:
         httpx.ReadTimeout: the answer takes longer.
@@ -294,15 +392,21 @@ def identify(server: Server) -> Identity:
     models = {str(row["id"]): row for row in listed.rows("data") if "id" in row}
     owners = [str(row.get("owned_by")) for row in listed.rows("data")]
     name = _preset_name(server, owners, listed.headers.get("server", ""))
-    weights = {model: text for model, row in models.items() if (text := _describe_weights(row.get("meta")))}
+    weights = {
+        model: text
+        for model, row in models.items()
+        if (text := _describe_weights(row.get("meta")))
+    }
     return Identity(PRESETS[name], _version(server, name), tuple(models), weights)
 
 
 def require_same_model(servers: Sequence[Server], model: str) -> None:
-    """Refuse servers if they report different models. A server that does not answer is not compared.
+    """Refuse servers if they report different models. A server that does not answer is
+    not compared.
 
-    llama-server accepts any model name, so that votes of two models could be mixed unnoticed; it reports the size of
-    its weights. vLLM and SGLang list their models. All servers are asked together, and generate nothing.
+    llama-server accepts any model name, so that votes of two models could be mixed
+    unnoticed; it reports the size of its weights. vLLM and SGLang list their models.
+    All servers are asked together, and generate nothing.
 
     Raises:
         ConfigurationError: the servers have different models.
@@ -315,16 +419,28 @@ def require_same_model(servers: Sequence[Server], model: str) -> None:
             identity = answer.result()
         except ServerError:
             continue
-        if identity.preset.name in _LIST_ALL_NAMES and identity.models and model not in identity.models:
-            raise ServerMismatch(f"{url} serves {', '.join(identity.models[:20])} and not {model!r}")
-        only = next(iter(identity.weights.values())) if len(identity.weights) == 1 else None
+        if (
+            identity.preset.name in _LIST_ALL_NAMES
+            and identity.models
+            and model not in identity.models
+        ):
+            raise ServerMismatch(
+                f"{url} serves {', '.join(identity.models[:20])} and not {model!r}"
+            )
+        only = (
+            next(iter(identity.weights.values()))
+            if len(identity.weights) == 1
+            else None
+        )
         if weights := identity.weights.get(model, only):
             urls_of[weights].append(url)
     if len(urls_of) > 1:
-        which = "; ".join(f"{' and '.join(urls)}: {weights}" for weights, urls in urls_of.items())
+        which = "; ".join(
+            f"{' and '.join(urls)}: {weights}" for weights, urls in urls_of.items()
+        )
         raise ServerMismatch(
-            f"the servers have different models behind them ({which}); give base URLs of one model, "
-            "or a chat model of its own for each"
+            f"the servers have different models behind them ({which}); give base URLs "
+            "of one model, or a chat model of its own for each"
         )
 
 
@@ -339,12 +455,20 @@ def _preset_name(server: Server, owners: Sequence[str], software: str) -> str:
     if _version(server, "ollama"):
         return "ollama"
     native = server.get_native("/api/v0/models")
-    return "lm-studio" if any("compatibility_type" in row for row in native.rows("data")) else "generic"
+    return (
+        "lm-studio"
+        if any("compatibility_type" in row for row in native.rows("data"))
+        else "generic"
+    )
 
 
 def _describe_weights(meta: Any) -> str:
     values = meta if isinstance(meta, dict) else {}
-    return ", ".join(f"{name} {values[name]}" for name in _WEIGHTS if isinstance(values.get(name), int | float))
+    return ", ".join(
+        f"{name} {values[name]}"
+        for name in _WEIGHTS
+        if isinstance(values.get(name), int | float)
+    )
 
 
 def _version(server: Server, name: str) -> str | None:

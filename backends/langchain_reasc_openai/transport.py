@@ -1,4 +1,6 @@
-"""The connections to one server. They hide secrets, limit the size of replies, and read streams quickly."""
+"""The connections to one server. They hide secrets, limit the size of replies, and read
+streams quickly.
+"""
 
 import asyncio
 import importlib
@@ -31,10 +33,12 @@ _LONGEST_HEADER: Final = 65_536  # bytes
 
 
 def bounded_http_client(base_url: str, *, proxy: str | None = None) -> Any:
-    """Return an asynchronous HTTP client that raises :class:`SamplingError` if a server sends too much at once.
+    """Return an asynchronous HTTP client that raises :class:`SamplingError` if a server
+    sends too much at once.
 
-    The client asks for uncompressed replies, because a few compressed bytes can become many. It follows no redirect to
-    another host or port, which is to see neither the key nor the prompt, and none that turns the request into a GET.
+    The client asks for uncompressed replies, because a few compressed bytes can become
+    many. It follows no redirect to another host or port, which is to see neither the
+    key nor the prompt, and none that turns the request into a GET.
 
     Args:
         base_url: the address of the server.
@@ -52,11 +56,17 @@ def bounded_http_client(base_url: str, *, proxy: str | None = None) -> Any:
 def proxy_to(url: str) -> str | None:
     """Return the proxy that the environment names for an address."""
     parts, named = urlsplit(url), getproxies()
-    return None if proxy_bypass(parts.netloc) else named.get(parts.scheme, named.get("all"))
+    return (
+        None
+        if proxy_bypass(parts.netloc)
+        else named.get(parts.scheme, named.get("all"))
+    )
 
 
 class _Connector(aiohttp.TCPConnector):
-    """A pool of connections that a forked process does not close, because that would stop its parent's connections."""
+    """A pool of connections that a forked process does not close, because that would
+    stop its parent's connections.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -68,17 +78,20 @@ class _Connector(aiohttp.TCPConnector):
 
 
 class _Transport(_httpx_aiohttp.AiohttpTransport):  # type: ignore[misc]
-    """Sends httpx's requests by aiohttp, which takes a third of the time for each event of a stream.
+    """Sends httpx's requests by aiohttp, which takes a third of the time for each event
+    of a stream.
 
-    Errors are httpx's own. httpx-aiohttp reports a lost connection as a timeout, and keeps aiohttp's error as the
-    cause, which has the key among its headers.
+    Errors are httpx's own. httpx-aiohttp reports a lost connection as a timeout, and
+    keeps aiohttp's error as the cause, which has the key among its headers.
     """
 
     def __init__(self) -> None:
         super().__init__(client=self._session)
 
     def _session(self) -> aiohttp.ClientSession:
-        connector = _Connector(limit=0, keepalive_timeout=_KEPT_ALIVE, ssl=self.ssl_context)
+        connector = _Connector(
+            limit=0, keepalive_timeout=_KEPT_ALIVE, ssl=self.ssl_context
+        )
         return aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -93,10 +106,13 @@ class _Transport(_httpx_aiohttp.AiohttpTransport):  # type: ignore[misc]
             async with asyncio.timeout(None if None in seconds else sum(seconds)):
                 return await super().handle_async_request(request)
         except TimeoutError:
-            failure: Exception = _httpx.WriteTimeout("the server does not read the request")
+            failure: Exception = _httpx.WriteTimeout(
+                "the server does not read the request"
+            )
         except (aiohttp.ClientError, _httpx.TransportError, ValueError) as error:
             failure = _as_httpx(error)
-        raise failure  # outside the except clause, so that the other error is not its context
+        # outside the except clause, so that the other error is not its context
+        raise failure
 
 
 _KINDS: Final = (
@@ -113,15 +129,24 @@ def _as_httpx(error: Exception) -> Exception:
     cause = error.__cause__ if isinstance(error, _httpx.TransportError) else error
     if not isinstance(cause, aiohttp.ClientError | ValueError):
         return error
-    kind = next((kind for types, kind in _KINDS if isinstance(cause, types)), _httpx.RemoteProtocolError)
+    kind = next(
+        (kind for types, kind in _KINDS if isinstance(cause, types)),
+        _httpx.RemoteProtocolError,
+    )
     said = str(cause) or type(cause).__name__
     if isinstance(cause, ValueError):
         said = "the request has a header that HTTP does not allow"
-    elif isinstance(cause, aiohttp.ClientResponseError):  # its text has the headers of the request
-        problem = cause.message.strip().partition("\n")[0]  # further lines quote the reply
+    elif isinstance(
+        cause, aiohttp.ClientResponseError
+    ):  # its text has the headers of the request
+        problem = cause.message.strip().partition("\n")[
+            0
+        ]  # further lines quote the reply
         said = f"the reply is not HTTP: {problem.rstrip(':')}"
     found: Exception = kind(said)
-    found.__cause__ = getattr(cause, "certificate_error", None) or getattr(cause, "os_error", None)
+    found.__cause__ = getattr(cause, "certificate_error", None) or getattr(
+        cause, "os_error", None
+    )
     return found
 
 
@@ -133,34 +158,48 @@ async def _refuse_redirect(response: Any) -> None:
         target = asked.join(location)
     except (_httpx.InvalidURL, ValueError):
         target = None
-    if response.status_code in _KEEP_THE_REQUEST and target is not None and _same_server(asked, target):
+    if (
+        response.status_code in _KEEP_THE_REQUEST
+        and target is not None
+        and _same_server(asked, target)
+    ):
         return
-    where = "an address that cannot be read" if target is None else f"{_server_of(target)}{target.path}"
+    where = (
+        "an address that cannot be read"
+        if target is None
+        else f"{_server_of(target)}{target.path}"
+    )
     raise ServerError(
-        f"{_origin(response)} redirects ({response.status_code}) to {where}, which is not followed; "
-        "if that is the server, give its address as base_url"
+        f"{_origin(response)} redirects ({response.status_code}) to {where}, which is "
+        "not followed; if that is the server, give its address as base_url"
     )
 
 
 async def _bound(response: Any) -> None:
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("", "identity"):
-        raise SamplingError(f"{_origin(response)} compresses its reply ({encoding}), though it was asked not to")
+        raise SamplingError(
+            f"{_origin(response)} compresses its reply ({encoding}), though it was "
+            "asked not to"
+        )
     response.stream = _BoundedBody(response)
 
 
 class _BoundedBody(_httpx.AsyncByteStream):  # type: ignore[misc]
     """The body of a reply, up to the largest allowed size.
 
-    A second reader continues where the first one stopped, because openai's client reads a body twice, the second time
-    for the rest after the last event. One iterator serves both and is closed with the body. If it were left to the
-    garbage collector, it would end in another thread, after its event loop.
+    A second reader continues where the first one stopped, because openai's client reads
+    a body twice, the second time for the rest after the last event. One iterator serves
+    both and is closed with the body. If it were left to the garbage collector, it would
+    end in another thread, after its event loop.
     """
 
     def __init__(self, response: Any) -> None:
         self._stream, self._server = response.stream, _origin(response)
         self._is_error = response.status_code >= 400
-        self._is_events = response.headers.get("content-type", "").startswith("text/event-stream")
+        self._is_events = response.headers.get("content-type", "").startswith(
+            "text/event-stream"
+        )
         self._pieces = self._stream.__aiter__()
         self._size, self._tail, self._over = 0, b"", False
 
@@ -187,7 +226,9 @@ class _BoundedBody(_httpx.AsyncByteStream):  # type: ignore[misc]
         if self._size > limit:
             self._over = True
             what = "an event" if self._is_events else "a reply"
-            raise SamplingError(f"{self._server} sends {what} of more than {limit >> 20} MiB")
+            raise SamplingError(
+                f"{self._server} sends {what} of more than {limit >> 20} MiB"
+            )
         return piece
 
     def _count_from_last_event(self, piece: bytes) -> None:
@@ -195,30 +236,47 @@ class _BoundedBody(_httpx.AsyncByteStream):  # type: ignore[misc]
             self._size, self._tail = 0, b""
             return
         joined = self._tail + piece
-        ends = [at + len(mark) for mark in _EVENT_ENDS if (at := joined.rfind(mark)) >= 0]
+        ends = [
+            at + len(mark) for mark in _EVENT_ENDS if (at := joined.rfind(mark)) >= 0
+        ]
         if ends:
             self._size = len(joined) - max(ends)
         self._tail = joined[-3:]
 
     async def aclose(self) -> None:
-        """Close it, whatever becomes of the reader: httpcore keeps a request for ever whose closing is cancelled."""
+        """Close it, whatever becomes of the reader: httpcore keeps a request for ever
+        whose closing is cancelled.
+        """
         self._over = True
         closing = asyncio.ensure_future(self._close())
-        _CLOSING.add(closing)  # or it might be collected as garbage before its end, once nobody waits for it
+        _CLOSING.add(
+            closing
+            # or it might be collected as garbage before its end, once nobody waits for it
+        )
         closing.add_done_callback(_CLOSING.discard)
         await asyncio.shield(closing)
 
     async def _close(self) -> None:
-        with suppress(RuntimeError):  # it is being read in another task, which this ends
+        with suppress(
+            RuntimeError
+        ):  # it is being read in another task, which this ends
             if close := getattr(self._pieces, "aclose", None):
                 await close()
         await self._stream.aclose()
 
 
 def _same_server(asked: Any, target: Any) -> bool:
-    if (asked.scheme, asked.host, asked.port) == (target.scheme, target.host, target.port):
+    if (asked.scheme, asked.host, asked.port) == (
+        target.scheme,
+        target.host,
+        target.port,
+    ):
         return True
-    upgraded = (asked.scheme, target.scheme) == ("http", "https") and asked.port is None and target.port is None
+    upgraded = (
+        (asked.scheme, target.scheme) == ("http", "https")
+        and asked.port is None
+        and target.port is None
+    )
     return bool(upgraded and asked.host == target.host)
 
 

@@ -1,7 +1,9 @@
-"""The pages of the site (``make docs``): the repository's Markdown files, notebooks, and a reference from docstrings.
+"""The pages of the site (``make docs``): the repository's Markdown files, notebooks,
+and a reference from docstrings.
 
-mkdocs calls the functions named ``on_...``. Each page keeps its path in the repository, so its relative links hold on
-GitHub and on the site. A page ``reference/PACKAGE.md`` in the navigation documents every public name of the package.
+mkdocs calls the functions named ``on_...``. Each page keeps its path in the repository,
+so its relative links hold on GitHub and on the site. A page ``reference/PACKAGE.md`` in
+the navigation documents every public name of the package.
 """
 
 import logging
@@ -46,25 +48,35 @@ def on_config(config: MkDocsConfig) -> None:
 
 def on_page_read_source(page: Page, config: MkDocsConfig) -> str | None:
     """Return the Markdown of a notebook; mkdocs reads other pages itself."""
-    return _text(Path(page.file.abs_src_path)) if isinstance(page.file, Notebook) else None
+    return (
+        _text(Path(page.file.abs_src_path)) if isinstance(page.file, Notebook) else None
+    )
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Mark the words with hyphens in code within a line, which browsers would break."""
-    return INLINE_CODE.sub(lambda code: HYPHENATED.sub(r"<span>\g<0></span>", code[0]), html)
+    return INLINE_CODE.sub(
+        lambda code: HYPHENATED.sub(r"<span>\g<0></span>", code[0]), html
+    )
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Replace the files of ``docs/`` by the repository's pages, the files they link to, and the reference."""
+    """Replace the files of ``docs/`` by the repository's pages, the files they link to,
+    and the reference.
+    """
     found = {*pages(), Path(__file__).with_name("site.css")}
     for page in pages():
         text = re.sub(r"```.*?```", "", _text(page), flags=re.DOTALL)
-        linked = (page.parent / link for link in LINK.findall(text) if "://" not in link)
+        linked = (
+            page.parent / link for link in LINK.findall(text) if "://" not in link
+        )
         found |= {path.resolve() for path in linked if path.is_file()}
     kept = [file for file in files if file.src_dir != config.docs_dir]
     kinds = {".ipynb": Notebook}
     own = [
-        kinds.get(path.suffix, File)(str(path.relative_to(ROOT)), str(ROOT), config.site_dir, True)
+        kinds.get(path.suffix, File)(
+            str(path.relative_to(ROOT)), str(ROOT), config.site_dir, True
+        )
         for path in sorted(found)
     ]
     for file in own:
@@ -75,14 +87,25 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def reference(config: MkDocsConfig) -> list[File]:
     """Return a page for each package ``reference/PACKAGE.md`` of the navigation."""
     extensions = griffe.load_extensions(str(Path(__file__).with_name("docstrings.py")))
-    loader = griffe.GriffeLoader(search_paths=SOURCES, allow_inspection=False, extensions=extensions)
+    loader = griffe.GriffeLoader(
+        search_paths=SOURCES, allow_inspection=False, extensions=extensions
+    )
     made, places = [], dict[str, str]()
     for path in (path for path in _paths(config.nav) if path.startswith("reference/")):
         package = loader.load(Path(path).stem)
-        lines = [f"# {package.path.replace('.', '.<wbr>')}", "", _summary(package), "", "| | |", "|---|---|"]
+        lines = [
+            f"# {package.path.replace('.', '.<wbr>')}",
+            "",
+            _summary(package),
+            "",
+            "| | |",
+            "|---|---|",
+        ]
         blocks = []
         for name in public_names(package):
-            item = package[name].final_target if package[name].is_alias else package[name]
+            item = (
+                package[name].final_target if package[name].is_alias else package[name]
+            )
             place = f"{package.path}.{name}"
             if item.is_module:  # a function that has the name of a module
                 place = package.imports.get(name, f"{place}.{name}")
@@ -91,18 +114,26 @@ def reference(config: MkDocsConfig) -> list[File]:
                 places[item.path] = place
                 blocks += [f"::: {places[item.path]}", ""]
             lines.append(f"| [`{name}`][{places[item.path]}] | {_summary(item)} |")
-        made.append(File.generated(config, path, content="\n".join([*lines, "", *blocks])))
+        made.append(
+            File.generated(config, path, content="\n".join([*lines, "", *blocks]))
+        )
     return made
 
 
 def public_names(package: griffe.Module) -> list[str]:
-    """Return the names in a package's ``__all__``, or else those that it imports from its modules."""
+    """Return the names in a package's ``__all__``, or else those that it imports from
+    its modules.
+    """
     if package.exports is not None:
         return sorted(map(str, package.exports), key=_order)
     names = (
         name
         for name, member in package.members.items()
-        if (member.target_path.startswith(f"{package.path}.") if member.is_alias else name in (member.exports or ()))
+        if (
+            member.target_path.startswith(f"{package.path}.")
+            if member.is_alias
+            else name in (member.exports or ())
+        )
     )
     return sorted(names, key=_order)
 
@@ -117,7 +148,9 @@ def _summary(item: griffe.Object) -> str:
     if not item.docstring:
         logger.warning(f"{item.path} is public, but has no docstring")
         return ""
-    sentence = re.split(r"(?<=\.)(?<! al\.)\s", " ".join(item.docstring.value.split("\n\n")[0].split()))[0]
+    sentence = re.split(
+        r"(?<=\.)(?<! al\.)\s", " ".join(item.docstring.value.split("\n\n")[0].split())
+    )[0]
     return re.sub(r"(`+[^`]*`+)|\|", lambda found: found[1] or "\\|", sentence)
 
 
@@ -133,7 +166,13 @@ def _place(path: str) -> str:
     suffix = Path(path).suffix
     if suffix not in {".md", ".ipynb"}:
         return path if suffix in SHOWN_BY_BROWSERS | {".css"} else f"{path}.txt"
-    name = path.removeprefix("docs/").removesuffix("README.md").removesuffix(suffix).strip("/").lower()
+    name = (
+        path.removeprefix("docs/")
+        .removesuffix("README.md")
+        .removesuffix(suffix)
+        .strip("/")
+        .lower()
+    )
     return f"{name}/index.html" if name else "index.html"
 
 
@@ -141,4 +180,8 @@ def _paths(nav: Any) -> list[str]:
     """Return the paths in a navigation."""
     if isinstance(nav, str):
         return [nav]
-    return [path for part in (nav.values() if isinstance(nav, dict) else nav) for path in _paths(part)]
+    return [
+        path
+        for part in (nav.values() if isinstance(nav, dict) else nav)
+        for path in _paths(part)
+    ]

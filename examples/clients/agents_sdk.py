@@ -21,7 +21,13 @@ async def main() -> None:
     run = await Runner.run(agent, complaint)
     print(run.final_output, run.context_wrapper.usage.total_tokens, "tokens")
     streamed = Runner.run_streamed(agent, complaint)
-    print([event.name async for event in streamed.stream_events() if event.type == "run_item_stream_event"])
+    print(
+        [
+            event.name
+            async for event in streamed.stream_events()
+            if event.type == "run_item_stream_event"
+        ]
+    )
 
 
 set_tracing_disabled(True)  # or what is said here goes to OpenAI

@@ -1,11 +1,12 @@
-"""A model behind OpenAI's API that answers from a script, to try clients of ``reasc serve`` offline.
+"""A model behind OpenAI's API that answers from a script, to try clients of
+``reasc serve`` offline.
 
     pip install "langchain-reasc[serve]"
     python examples/clients/upstream.py 9000
     reasc serve --url http://127.0.0.1:9000
 
-It settles complaints of a shop's customers, and is mistaken one time in eight: as luck would have it, the first time
-that it is asked something.
+It settles complaints of a shop's customers, and is mistaken one time in eight: as luck
+would have it, the first time that it is asked something.
 """
 
 import json
@@ -33,32 +34,54 @@ def says(content: str) -> Json:
 def calls(name: str, *arguments: Json) -> Json:
     functions = [{"name": name, "arguments": json.dumps(one)} for one in arguments]
     made = [
-        {"index": at, "id": f"call_{uuid.uuid4().hex}", "type": "function", "function": function}
+        {
+            "index": at,
+            "id": f"call_{uuid.uuid4().hex}",
+            "type": "function",
+            "function": function,
+        }
         for at, function in enumerate(functions)
     ]
     return {"role": "assistant", "content": None, "tool_calls": made}
 
 
 def replies(body: Json) -> list[Json]:
-    """What a request is answered with: mistaken and right, or the one thing that is said each time."""
+    """What a request is answered with: mistaken and right, or the one thing that is
+    said each time.
+    """
     tools = [tool["function"]["name"] for tool in body.get("tools") or ()]
     results = sum(message["role"] == "tool" for message in body["messages"])
     if "exec_command" in tools:  # Codex
         if results:
             return [says("There are 3 orders.")]
-        return [calls("exec_command", {"cmd": "wc -c orders.csv"}), calls("exec_command", {"cmd": "wc -l orders.csv"})]
+        return [
+            calls("exec_command", {"cmd": "wc -c orders.csv"}),
+            calls("exec_command", {"cmd": "wc -l orders.csv"}),
+        ]
     if "find_order" in tools and results == 0:
-        return [calls("find_order", {"order": 1024}), calls("find_order", {"order": 1042}, {"order": 1043})]
+        return [
+            calls("find_order", {"order": 1024}),
+            calls("find_order", {"order": 1042}, {"order": 1043}),
+        ]
     if "find_order" in tools and results == 2:
         one, other = {"order": 1042, "euros": 14}, {"order": 1043, "euros": 14}
-        return [calls("refund", {**one, "euros": 42}, other), calls("refund", one, other)]
+        return [
+            calls("refund", {**one, "euros": 42}, other),
+            calls("refund", one, other),
+        ]
     if results:
         return [says("I have paid back 14 euros for each.")]
     if body.get("response_format"):
-        return [says('{"order": 1042, "euros": 42}'), says('{"order": 1042, "euros": 14}')]
+        return [
+            says('{"order": 1042, "euros": 42}'),
+            says('{"order": 1042, "euros": 14}'),
+        ]
     if "SEARCH/REPLACE" in str(body["messages"]):  # aider
         return [says(EDIT)]
-    return [says("3 lamps at 14 euros: that is 42 euros."), says("1 lamp was not ordered: that is 14 euros.")]
+    return [
+        says("3 lamps at 14 euros: that is 42 euros."),
+        says("1 lamp was not ordered: that is 14 euros."),
+    ]
 
 
 def deltas(message: Json) -> Iterator[Json]:
@@ -68,9 +91,18 @@ def deltas(message: Json) -> Iterator[Json]:
     yield from ({"content": text[at : at + 8]} for at in range(0, len(text), 8))
     for call in message.get("tool_calls", ()):
         arguments = call["function"]["arguments"]
-        yield {"tool_calls": [{**call, "function": {**call["function"], "arguments": ""}}]}
+        yield {
+            "tool_calls": [{**call, "function": {**call["function"], "arguments": ""}}]
+        }
         for at in range(0, len(arguments), 8):
-            yield {"tool_calls": [{"index": call["index"], "function": {"arguments": arguments[at : at + 8]}}]}
+            yield {
+                "tool_calls": [
+                    {
+                        "index": call["index"],
+                        "function": {"arguments": arguments[at : at + 8]},
+                    }
+                ]
+            }
 
 
 async def chat(request: Request) -> Response:
@@ -82,15 +114,28 @@ async def chat(request: Request) -> Response:
     asked_before[conversation] += 1
     finish = "tool_calls" if message.get("tool_calls") else "stop"
     asked, said = len(conversation) // 4, len(json.dumps(message)) // 4
-    usage = {"prompt_tokens": asked, "completion_tokens": said, "total_tokens": asked + said}
+    usage = {
+        "prompt_tokens": asked,
+        "completion_tokens": said,
+        "total_tokens": asked + said,
+    }
     head = {"id": f"chatcmpl-{asked_before.total()}", "created": 1, "model": "shop"}
     if not body.get("stream"):
         choice = {"index": 0, "message": message, "finish_reason": finish}
-        return JSONResponse({**head, "object": "chat.completion", "choices": [choice], "usage": usage})
+        return JSONResponse(
+            {**head, "object": "chat.completion", "choices": [choice], "usage": usage}
+        )
 
     def events() -> Iterator[str]:
-        choices = [[{"index": 0, "delta": delta, "finish_reason": None}] for delta in deltas(message)]
-        for choice in [*choices, [{"index": 0, "delta": {}, "finish_reason": finish}], []]:
+        choices = [
+            [{"index": 0, "delta": delta, "finish_reason": None}]
+            for delta in deltas(message)
+        ]
+        for choice in [
+            *choices,
+            [{"index": 0, "delta": {}, "finish_reason": finish}],
+            [],
+        ]:
             event = {**head, "object": "chat.completion.chunk", "choices": choice}
             yield f"data: {json.dumps(event if choice else {**event, 'usage': usage})}\n\n"
         yield "data: [DONE]\n\n"
@@ -103,7 +148,12 @@ async def models(request: Request) -> Response:
     return JSONResponse({"object": "list", "data": [{"id": "shop", "object": "model"}]})
 
 
-app = Starlette(routes=[Route("/v1/chat/completions", chat, methods=["POST"]), Route("/v1/models", models)])
+app = Starlette(
+    routes=[
+        Route("/v1/chat/completions", chat, methods=["POST"]),
+        Route("/v1/models", models),
+    ]
+)
 
 if __name__ == "__main__":
     uvicorn.run(app, port=int(sys.argv[1]), log_level="warning")

@@ -1,4 +1,6 @@
-"""Write a checkpoint as an F16 GGUF that llama.cpp runs, and check that both compute and tokenize alike."""
+"""Write a checkpoint as an F16 GGUF that llama.cpp runs, and check that both compute
+and tokenize alike.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,13 @@ from problems import LEVELS, STYLES, problems
 from text import CHAT_TEMPLATE, END, START, prompt
 from tokenizers import Tokenizer
 
-SAMPLING = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "max_tokens": 256}
+SAMPLING = {
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+    "max_tokens": 256,
+}
 
 
 def load(run: Path) -> tuple[Llama, Tokenizer]:
@@ -30,13 +38,21 @@ def load(run: Path) -> tuple[Llama, Tokenizer]:
 
 
 def interleave(weight: torch.Tensor, heads: int) -> torch.Tensor:
-    """Reorder the rows of each head from rotary halves to the adjacent pairs of llama.cpp."""
+    """Reorder the rows of each head from rotary halves to the adjacent pairs of
+    llama.cpp.
+    """
     rows, columns = weight.shape
-    return weight.view(heads, 2, rows // heads // 2, columns).transpose(1, 2).reshape(rows, columns)
+    return (
+        weight.view(heads, 2, rows // heads // 2, columns)
+        .transpose(1, 2)
+        .reshape(rows, columns)
+    )
 
 
 def tensors(model: Llama) -> dict[str, np.ndarray]:
-    """llama.cpp's tensor names; matrices in F16, norms in F32. The output is tied: llama.cpp reuses the embeddings."""
+    """llama.cpp's tensor names; matrices in F16, norms in F32. The output is tied:
+    llama.cpp reuses the embeddings.
+    """
     made: dict[str, torch.Tensor] = {}
     for name, value in model.state_dict().items():
         if name.endswith("attn_qkv.weight"):
@@ -45,7 +61,10 @@ def tensors(model: Llama) -> dict[str, np.ndarray]:
             made[name.replace("qkv", "k")] = interleave(key, model.shape.heads)
         else:
             made[name] = value
-    return {name: value.numpy().astype(np.float16 if value.ndim == 2 else np.float32) for name, value in made.items()}
+    return {
+        name: value.numpy().astype(np.float16 if value.ndim == 2 else np.float32)
+        for name, value in made.items()
+    }
 
 
 def write(path: Path, model: Llama, tokenizer: Tokenizer) -> None:
@@ -53,7 +72,10 @@ def write(path: Path, model: Llama, tokenizer: Tokenizer) -> None:
     shape, temporary = model.shape, path.with_suffix(".tmp")
     writer = gguf.GGUFWriter(temporary, "llama")
     writer.add_name("word-problems-1m")
-    writer.add_description("Answers synthetic multi-step word problems, and nothing else. Trained from scratch.")
+    writer.add_description(
+        "Answers synthetic multi-step word problems, and nothing else. Trained from "
+        "scratch."
+    )
     writer.add_license("mit")
     writer.add_context_length(shape.context)
     writer.add_embedding_length(shape.width)
@@ -70,12 +92,19 @@ def write(path: Path, model: Llama, tokenizer: Tokenizer) -> None:
         add = writer.add_float32 if isinstance(setting, float) else writer.add_uint32
         add(f"reasc.sampling.{name}", setting)
     vocabulary = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
-    merges = [" ".join(pair) for pair in json.loads(tokenizer.to_str())["model"]["merges"]]
+    merges = [
+        " ".join(pair) for pair in json.loads(tokenizer.to_str())["model"]["merges"]
+    ]
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("qwen2")
     writer.add_token_list([token for token, _ in vocabulary])
     kinds = gguf.TokenType
-    writer.add_token_types([kinds.CONTROL if token in (START, END) else kinds.NORMAL for token, _ in vocabulary])
+    writer.add_token_types(
+        [
+            kinds.CONTROL if token in (START, END) else kinds.NORMAL
+            for token, _ in vocabulary
+        ]
+    )
     writer.add_token_merges(merges)
     end = tokenizer.token_to_id(END)
     writer.add_bos_token_id(tokenizer.token_to_id(START))
@@ -94,14 +123,28 @@ def write(path: Path, model: Llama, tokenizer: Tokenizer) -> None:
     temporary.replace(path)
 
 
-def check(path: Path, model: Llama, tokenizer: Tokenizer, *, size: int = 500) -> tuple[int, float]:
-    """Compare with llama.cpp: texts that tokenize differently, and the largest logit difference over 20 texts."""
+def check(
+    path: Path, model: Llama, tokenizer: Tokenizer, *, size: int = 500
+) -> tuple[int, float]:
+    """Compare with llama.cpp: texts that tokenize differently, and the largest logit
+    difference over 20 texts.
+    """
     quiet = llama_cpp.llama_log_callback(lambda *_: None)
     llama_cpp.llama_log_set(quiet, ctypes.c_void_p())
-    engine = llama_cpp.Llama(str(path), n_ctx=model.shape.context, logits_all=True, n_threads=1, verbose=False)
+    engine = llama_cpp.Llama(
+        str(path),
+        n_ctx=model.shape.context,
+        logits_all=True,
+        n_threads=1,
+        verbose=False,
+    )
     differing, worst = 0, 0.0
-    for i, problem in enumerate(islice(problems("parity", dict.fromkeys(LEVELS, 1.0), "dev"), size)):
-        text = prompt(problem.question) + problem.solutions[STYLES[i % len(STYLES)]] + END
+    for i, problem in enumerate(
+        islice(problems("parity", dict.fromkeys(LEVELS, 1.0), "dev"), size)
+    ):
+        text = (
+            prompt(problem.question) + problem.solutions[STYLES[i % len(STYLES)]] + END
+        )
         ids = tokenizer.encode(text).ids
         differing += ids != engine.tokenize(text.encode(), add_bos=False, special=True)
         if i < 20:
@@ -117,15 +160,26 @@ def check(path: Path, model: Llama, tokenizer: Tokenizer, *, size: int = 500) ->
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--run", type=Path, default=Path("runs/word_problems"), help="folder written by train.py")
+    parser.add_argument(
+        "--run",
+        type=Path,
+        default=Path("runs/word_problems"),
+        help="folder written by train.py",
+    )
     parser.add_argument("--out", type=Path, required=True, help="the .gguf to write")
     options = parser.parse_args()
     model, tokenizer = load(options.run)
     write(options.out, model, tokenizer)
     parameters = sum(value.numel() for value in model.parameters())
-    print(f"{options.out}: {parameters:,} parameters, {options.out.stat().st_size:,} bytes")
+    print(
+        f"{options.out}: {parameters:,} parameters, {options.out.stat().st_size:,} "
+        "bytes"
+    )
     differing, worst = check(options.out, model, tokenizer)
-    print(f"llama.cpp: {differing} of 500 texts tokenized differently; largest logit difference {worst:.2f} (F16)")
+    print(
+        f"llama.cpp: {differing} of 500 texts tokenized differently; largest logit "
+        f"difference {worst:.2f} (F16)"
+    )
     if differing or worst > 0.5:
         raise SystemExit("llama.cpp disagrees with PyTorch: do not ship this file")
 

@@ -41,7 +41,9 @@ class Block(nn.Module):  # type: ignore[misc]
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         """Apply the block to x of shape (batch, time, width)."""
         batch, time, width = x.shape
-        qkv = self.attn_qkv(self.attn_norm(x)).view(batch, time, 3, self.heads, width // self.heads)
+        qkv = self.attn_qkv(self.attn_norm(x)).view(
+            batch, time, 3, self.heads, width // self.heads
+        )
         query, key, value = qkv.permute(2, 0, 3, 1, 4)
         query, key = rotate(query, cos, sin), rotate(key, cos, sin)
         mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True)
@@ -51,9 +53,13 @@ class Block(nn.Module):  # type: ignore[misc]
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary positions on halves; the export permutes rows to llama.cpp's interleaved pairs."""
+    """Rotary positions on halves; the export permutes rows to llama.cpp's interleaved
+    pairs.
+    """
     first, second = x.chunk(2, dim=-1)
-    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1).to(x.dtype)
+    return torch.cat(
+        (first * cos - second * sin, second * cos + first * sin), dim=-1
+    ).to(x.dtype)
 
 
 class Llama(nn.Module):  # type: ignore[misc]
@@ -69,7 +75,9 @@ class Llama(nn.Module):  # type: ignore[misc]
         self.blk = nn.ModuleList(Block(shape) for _ in range(shape.layers))
         self.output_norm = nn.RMSNorm(shape.width, eps=shape.epsilon)
         half = shape.width // shape.heads // 2
-        angles = torch.arange(shape.context)[:, None] * shape.rope_base ** (-torch.arange(half) / half)
+        angles = torch.arange(shape.context)[:, None] * shape.rope_base ** (
+            -torch.arange(half) / half
+        )
         self.register_buffer("cos", angles.cos(), persistent=False)
         self.register_buffer("sin", angles.sin(), persistent=False)
         for name, parameter in self.named_parameters():

@@ -1,4 +1,6 @@
-"""The sentences that problems are made of: names, things, kinds of event and how each is asked and solved."""
+"""The sentences that problems are made of: names, things, kinds of event and how each
+is asked and solved.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from dataclasses import dataclass
 class Kind:
     """One kind of event.
 
-    Slots: S the subject, P the subject or a pronoun, T another person, o the things counted, n/m/a/b/k numbers,
+    Slots: S the subject, P the subject or a pronoun, T another person, o the things
+        counted, n/m/a/b/k numbers,
     e1/e2 the equations.
     """
 
@@ -25,12 +28,16 @@ class Kind:
     switches: bool = False
 
 
-_FEMALE = "Ada Bella Clara Dina Emma Fay Grace Hana Iris Julia Kira Lena Maya Nora Olga Rosa"
+_FEMALE = (
+    "Ada Bella Clara Dina Emma Fay Grace Hana Iris Julia Kira Lena Maya Nora Olga Rosa"
+)
 _MALE = "Adam Ben Carl Dan Eli Finn Gus Hugo Ivan Jack Karl Leo Max Noah Omar Paul"
-NAMES = [(name, "She") for name in _FEMALE.split(" ")] + [(name, "He") for name in _MALE.split(" ")]
+NAMES = [(name, "She") for name in _FEMALE.split(" ")] + [
+    (name, "He") for name in _MALE.split(" ")
+]
 _OBJECTS = (
-    "apples books cards coins shells stamps marbles pens roses beads plums cups buttons stones kites toys eggs nuts "
-    "stickers candles"
+    "apples books cards coins shells stamps marbles pens roses beads plums cups "
+    "buttons stones kites toys eggs nuts stickers candles"
 )
 OBJECTS = tuple(_OBJECTS.split(" "))
 DISTRACTORS = (

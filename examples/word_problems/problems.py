@@ -1,8 +1,9 @@
 """Multi-step word problems in English with worked solutions, made from a seed.
 
-A problem is a chain of events on one running amount: a start, some events, a question. Its *skeleton* is the ordered
-tuple of their kinds, whatever the names, numbers, wording and irrelevant sentences. A hash of the skeleton decides the
-split, so a held-out problem has a chain of events that was never trained on.
+A problem is a chain of events on one running amount: a start, some events, a question.
+Its *skeleton* is the ordered tuple of their kinds, whatever the names, numbers, wording
+and irrelevant sentences. A hash of the skeleton decides the split, so a held-out
+problem has a chain of events that was never trained on.
 """
 
 from __future__ import annotations
@@ -22,7 +23,12 @@ WRAPPERS = {
     "That was the last step. The answer is \\boxed{{{answer}}}.",
 }
 STYLES = tuple(WRAPPERS)
-SPLITS = {"train": range(0, 14), "dev": range(14, 16), "calibration": range(16, 18), "test": range(18, 20)}
+SPLITS = {
+    "train": range(0, 14),
+    "dev": range(14, 16),
+    "calibration": range(16, 18),
+    "test": range(18, 20),
+}
 
 
 @dataclass(frozen=True)
@@ -79,14 +85,18 @@ def problems(seed: str, levels: dict[int, float], split: str) -> Iterator[Proble
         while True:
             chain = _chain(rng, target)
             if split_of(">".join(kind.name for kind in chain)) == split:
-                problem = next(filter(None, (_problem(rng, chain, level) for _ in range(6))), None)
+                problem = next(
+                    filter(None, (_problem(rng, chain, level) for _ in range(6))), None
+                )
                 if problem is not None:
                     break
         yield problem
 
 
 def _chain(rng: Random, operations: int) -> list[Kind]:
-    """A random start, events and question whose operations sum to the target and whose units agree."""
+    """A random start, events and question whose operations sum to the target and whose
+    units agree.
+    """
     while True:
         chain = [rng.choice(STARTS)]
         unit, left = chain[0].unit_after, operations - chain[0].operations
@@ -102,10 +112,14 @@ def _chain(rng: Random, operations: int) -> list[Kind]:
 
 
 def _problem(rng: Random, chain: list[Kind], level: int) -> Problem | None:
-    """Draw numbers, names and wording for a chain; None when the numbers do not come out whole and in range."""
+    """Draw numbers, names and wording for a chain; None when the numbers do not come
+    out whole and in range.
+    """
     limits = LEVELS[level]
     (subject, pronoun), *others = rng.sample(NAMES, 8)
-    idle = rng.sample(range(1, len(chain)), min(rng.choice((0, 0, 0, 1, 1, 2)), len(chain) - 1))
+    idle = rng.sample(
+        range(1, len(chain)), min(rng.choice((0, 0, 0, 1, 1, 2)), len(chain) - 1)
+    )
     objects = "dollars" if chain[0].unit_after == "money" else rng.choice(OBJECTS)
     sentences: list[str] = []
     lines: dict[str, list[str]] = {style: [] for style in STYLES}
@@ -117,8 +131,14 @@ def _problem(rng: Random, chain: list[Kind], level: int) -> Problem | None:
         words, equations = drawn
         other, other_pronoun = others.pop() if kind.other else ("", "")
         slots: dict[str, object] = words | {"S": subject, "T": other, "o": objects}
-        slots["P"] = pronoun if position and position not in idle and rng.random() < 0.4 else subject
-        slots |= {f"e{i}": f"{left}={value}" for i, (left, value) in enumerate(equations, 1)}
+        slots["P"] = (
+            pronoun
+            if position and position not in idle and rng.random() < 0.4
+            else subject
+        )
+        slots |= {
+            f"e{i}": f"{left}={value}" for i, (left, value) in enumerate(equations, 1)
+        }
         if position in idle:
             sentences.append(_irrelevant(rng, others[position % 2][0], objects))
         sentences.append(rng.choice(kind.asked).format(**slots))
@@ -133,8 +153,17 @@ def _problem(rng: Random, chain: list[Kind], level: int) -> Problem | None:
         if kind.unit == "item" and kind.unit_after == "money":
             objects = "dollars"
     told = {style: " ".join(lines[style]) for style in STYLES}
-    solutions = {style: WRAPPERS[style].format(steps=told[style], answer=amount) for style in STYLES}
-    return Problem(" ".join(sentences), amount, level, ">".join(kind.name for kind in chain), solutions)
+    solutions = {
+        style: WRAPPERS[style].format(steps=told[style], answer=amount)
+        for style in STYLES
+    }
+    return Problem(
+        " ".join(sentences),
+        amount,
+        level,
+        ">".join(kind.name for kind in chain),
+        solutions,
+    )
 
 
 def _irrelevant(rng: Random, other: str, objects: str) -> str:
@@ -143,8 +172,12 @@ def _irrelevant(rng: Random, other: str, objects: str) -> str:
     return rng.choice(DISTRACTORS).format(T=other, o=thing, n=rng.randint(2, 60))
 
 
-def _draw(rng: Random, family: str, x: int, lv: Level) -> tuple[dict[str, int], list[tuple[str, int]]] | None:
-    """Numbers for one kind: the slots of its sentences, and its equations as (left side, value)."""
+def _draw(
+    rng: Random, family: str, x: int, lv: Level
+) -> tuple[dict[str, int], list[tuple[str, int]]] | None:
+    """Numbers for one kind: the slots of its sentences, and its equations as (left
+    side, value).
+    """
     n, a, b = rng.randint(*lv.change), rng.randint(*lv.many), rng.randint(*lv.each)
     words = {"n": n, "a": a, "b": b}
     equations: list[tuple[str, int]] = []
@@ -170,7 +203,9 @@ def _draw(rng: Random, family: str, x: int, lv: Level) -> tuple[dict[str, int], 
     elif family in ("x2", "x3"):
         equations = [(f"{x}*{family[1]}", x * int(family[1]))]
     elif family == "divide":
-        divisors = [k for k in range(2, min(x // 2, 2 + 2 * lv.many[1]) + 1) if x % k == 0]
+        divisors = [
+            k for k in range(2, min(x // 2, 2 + 2 * lv.many[1]) + 1) if x % k == 0
+        ]
         if not divisors:
             return None
         words["k"] = rng.choice(divisors)
@@ -179,13 +214,18 @@ def _draw(rng: Random, family: str, x: int, lv: Level) -> tuple[dict[str, int], 
         equations = [(f"{x}/2", x // 2)] if x % 2 == 0 else []
     elif family in ("-1/3", "-1/4"):
         k = int(family[-1])
-        equations = [(f"{x}/{k}", x // k), (f"{x}-{x // k}", x - x // k)] if x % k == 0 else []
+        equations = (
+            [(f"{x}/{k}", x // k), (f"{x}-{x // k}", x - x // k)] if x % k == 0 else []
+        )
     elif family == "-%":
         percents = [p for p in (10, 20, 25, 30, 40, 50, 60, 75) if x * p % 100 == 0]
         if not percents:
             return None
         words["k"] = p = rng.choice(percents)
-        equations = [(f"{x}*{p}/100", x * p // 100), (f"{x}-{x * p // 100}", x - x * p // 100)]
+        equations = [
+            (f"{x}*{p}/100", x * p // 100),
+            (f"{x}-{x * p // 100}", x - x * p // 100),
+        ]
     elif family == "+product":
         equations = [(f"{a}*{b}", a * b), (f"{x}+{a * b}", x + a * b)]
     elif family == "-product":

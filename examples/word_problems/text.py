@@ -1,4 +1,6 @@
-"""The tokenizer (byte-level BPE, every digit a token, ChatML specials) and the chat format."""
+"""The tokenizer (byte-level BPE, every digit a token, ChatML specials) and the chat
+format.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,14 @@ from tokenizers import decoders as token_decoders
 
 # llama.cpp's "qwen2" pre-tokenizer, to the letter: both sides must split alike.
 QWEN2 = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 START, END = "<|im_start|>", "<|im_end|>"
 CHAT_TEMPLATE = (
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
-    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + "
+    "message['content'] + '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt "
+    "%}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 
 
@@ -25,7 +29,9 @@ def prompt(question: str) -> str:
     return f"{START}user\n{question}{END}\n{START}assistant\n"
 
 
-def train_tokenizer(path: Path, *, vocabulary: int = 800, seed: str = "tokenizer", size: int = 20000) -> Tokenizer:
+def train_tokenizer(
+    path: Path, *, vocabulary: int = 800, seed: str = "tokenizer", size: int = 20000
+) -> Tokenizer:
     """Train on training-split problems, and save."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(

@@ -1,4 +1,6 @@
-"""Write the held-out problems that are shipped with the model: calibration.jsonl and test.jsonl."""
+"""Write the held-out problems that are shipped with the model: calibration.jsonl and
+test.jsonl.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ from random import Random
 from problems import LEVELS, problems
 
 SIZES = {"calibration": 256, "test": 640}
-# (level, steps) -> weight: many problems that the model always solves, short and long, and many that it solves now and
-# then. Chosen on the dev split.
+# (level, steps) -> weight: many problems that the model always solves, short and long,
+# and many that it solves now and then. Chosen on the dev split.
 MIX = {
     **{(1, 1): 2.0, (1, 2): 2.0, (1, 3): 2.0},
     **{(2, 1): 1.0, (2, 2): 2.0, (2, 3): 4.0, (2, 4): 3.0},
@@ -27,7 +29,10 @@ MOST_PER_SKELETON = 12
 def write(path: Path, split: str, size: int) -> None:
     """Write `size` different problems of one split, at most a few of each skeleton."""
     rng = Random(f"cells:{split}")
-    streams = {level: problems(f"shipped:{split}:{level}", {level: 1.0}, split) for level in LEVELS}
+    streams = {
+        level: problems(f"shipped:{split}:{level}", {level: 1.0}, split)
+        for level in LEVELS
+    }
     rows: list[str] = []
     seen: set[str] = set()
     used: Counter[str] = Counter()
@@ -38,7 +43,11 @@ def write(path: Path, split: str, size: int) -> None:
             continue
         seen.add(problem.question)
         used[problem.skeleton] += 1
-        row = {"id": f"{split}-{len(rows):04d}", "question": problem.question, "answer": str(problem.answer)}
+        row = {
+            "id": f"{split}-{len(rows):04d}",
+            "question": problem.question,
+            "answer": str(problem.answer),
+        }
         rows.append(json.dumps(row | {"level": level, "skeleton": problem.skeleton}))
     temporary = path.with_suffix(".tmp")
     with temporary.open("w", encoding="utf-8") as file:
@@ -52,7 +61,9 @@ def write(path: Path, split: str, size: int) -> None:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, help="the folder to write to")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="the folder to write to"
+    )
     options = parser.parse_args()
     for split, size in SIZES.items():
         write(options.out / f"{split}.jsonl", split, size)

@@ -1,6 +1,8 @@
-"""Last Letter Concatenation, the task of Wei et al. (2022), with questions generated from names.
+"""Last Letter Concatenation, the task of Wei et al. (2022), with questions generated
+from names.
 
-What is published as ``last_letters.json`` is read as any other file, see :mod:`langchain_reasc_lab.data.formats`.
+What is published as ``last_letters.json`` is read as any other file, see
+:mod:`langchain_reasc_lab.data.formats`.
 """
 
 import random
@@ -10,7 +12,9 @@ from typing import Final
 
 from langchain_reasc.exceptions import ConfigurationError
 
-_NAMED = re.compile(r"last-letters:(?P<n>\d{1,7})(?P<options>(?:,(?:words|seed)=\d{1,9})*)")
+_NAMED = re.compile(
+    r"last-letters:(?P<n>\d{1,7})(?P<options>(?:,(?:words|seed)=\d{1,9})*)"
+)
 _ALL_NAMES: Final = """
 Abel Ada Agnes Alba Alfred Alice Amir Ana Andre Anita Anton Arif Arthur Astrid Aysel Basil Beate Bela Ben Berta Bianca
 Boris Bram Brigid Bruno Camille Carlos Cecil Celeste Chidi Clara Conrad Cora Cyril Dagmar Dalia Daniel Daphne David
@@ -29,9 +33,11 @@ _NAMES: Final = tuple(_ALL_NAMES.split())
 
 
 def last_letters(n: int, words: int = 4, seed: int = 0) -> list[tuple[str, str]]:
-    """Return questions for the last letters of names, all different, with their answers, such as ``nadx``.
+    """Return questions for the last letters of names, all different, with their
+    answers, such as ``nadx``.
 
-    The same arguments give the same questions with any version of Python, and more of them begin with the same.
+    The same arguments give the same questions with any version of Python, and more of
+    them begin with the same.
 
     Args:
         n: how many questions.
@@ -43,8 +49,9 @@ def last_letters(n: int, words: int = 4, seed: int = 0) -> list[tuple[str, str]]
     """
     if n < 1 or words < 1 or n > len(_NAMES) ** words // 2:
         raise ConfigurationError(
-            f"last letters: from 1 name a question and from 1 to {len(_NAMES) ** max(words, 1) // 2} questions can be "
-            f"made, got n={n}, words={words}"
+            "last letters: from 1 name a question and from 1 to "
+            f"{len(_NAMES) ** max(words, 1) // 2} questions can be made, got n={n}, "
+            f"words={words}"
         )
     chance = random.Random(seed)  # only random() is the same in every version of Python
     made: dict[str, str] = {}
@@ -56,7 +63,8 @@ def last_letters(n: int, words: int = 4, seed: int = 0) -> list[tuple[str, str]]
 
 
 def generated_rows(source: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the rows of ``last-letters:N`` or ``last-letters:N,words=2,seed=7``, with their places.
+    """Yield the rows of ``last-letters:N`` or ``last-letters:N,words=2,seed=7``, with
+    their places.
 
     Raises:
         ConfigurationError: another spelling, or more questions than there are.
@@ -64,9 +72,12 @@ def generated_rows(source: str) -> Iterator[tuple[str, dict[str, str]]]:
     named = _NAMED.fullmatch(source)
     if named is None:
         raise ConfigurationError(
-            f"generated questions are named last-letters:500, or last-letters:500,words=2,seed=7; got {source!r}"
+            "generated questions are named last-letters:500, or "
+            f"last-letters:500,words=2,seed=7; got {source!r}"
         )
     options = dict(option.split("=") for option in named["options"].split(",")[1:])
-    made = last_letters(int(named["n"]), **{name: int(value) for name, value in options.items()})
+    made = last_letters(
+        int(named["n"]), **{name: int(value) for name, value in options.items()}
+    )
     for at, (question, answer) in enumerate(made, 1):
         yield f"{source}, question {at}", {"question": question, "answer": answer}

@@ -19,7 +19,12 @@ from typing import Any, cast
 from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, LLMResult
+from langchain_core.outputs import (
+    ChatGeneration,
+    ChatGenerationChunk,
+    ChatResult,
+    LLMResult,
+)
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 from pydantic import Field, PrivateAttr
 
@@ -66,27 +71,36 @@ Messages = list[BaseMessage]
 
 
 class ChatReASC(ChatModelAround):
-    """A chat model that samples another chat model until the evidence for one answer is sufficient (ReASC).
+    """A chat model that samples another chat model until the evidence for one answer is
+    sufficient (ReASC).
 
-    Use it wherever a chat model is expected: ``create_agent(ChatReASC(model=llm), tools)``, ``bind_tools``,
-    ``with_structured_output``, nodes of LangGraph. Callback handlers see one call of the inner model: one run with that
-    model's name, whose usage is the cost of all samples. Each sample is a child run of type "chain", not a model's run,
-    so that its tokens are not counted twice.
+    Use it wherever a chat model is expected:
+    ``create_agent(ChatReASC(model=llm), tools)``, ``bind_tools``,
+    ``with_structured_output``, nodes of LangGraph. Callback handlers see one call of
+    the inner model: one run with that model's name, whose usage is the cost of all
+    samples. Each sample is a child run of type "chain", not a model's run, so that its
+    tokens are not counted twice.
 
-    By default (``answer="message"``), tool calls and structured output are voted on. If the first response is only
-    text, it is returned without a vote, and streamed as it is written. A winner of a vote is streamed once it is known.
+    By default (``answer="message"``), tool calls and structured output are voted on. If
+    the first response is only text, it is returned without a vote, and streamed as it
+    is written. A winner of a vote is streamed once it is known.
 
     Example:
         >>> agent = create_agent(ChatReASC(model=llm), tools=[get_weather])
     """
 
     answer: AnswerSpec = "message"
-    """What responses vote for: ``"message"`` for only tool calls and structured output, or where the answer is in a
-    text: see :func:`langchain_reasc.answers.extractor`."""
-    when: Callable[[AIMessage], bool | Awaitable[bool]] | None = Field(default=None, repr=False)
-    """Whether a first response, which is then launched alone, is put to the vote; if not, it is returned as it is. An
-    async function is awaited, and refused in a synchronous call. None for every response with tool calls, and with
-    ``answer="message"`` for no other."""
+    """What responses vote for: ``"message"`` for only tool calls and structured output,
+    or where the answer is in a text: see :func:`langchain_reasc.answers.extractor`.
+    """
+    when: Callable[[AIMessage], bool | Awaitable[bool]] | None = Field(
+        default=None, repr=False
+    )
+    """Whether a first response, which is then launched alone, is put to the vote; if
+    not, it is returned as it is. An async function is awaited, and refused in a
+    synchronous call. None for every response with tool calls, and with
+    ``answer="message"`` for no other.
+    """
     _call_budget: CallBudget | None = PrivateAttr(default=None)
     """The part of an agent's budget that a call may spend."""
     _bound_to_small: frozenset[str] = PrivateAttr(default=frozenset())
@@ -98,14 +112,20 @@ class ChatReASC(ChatModelAround):
         self, tools: Sequence[Any], *, tool_choice: str | None = None, **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Bind tools in the inner model's form."""
-        given = kwargs if tool_choice is None else {**kwargs, "tool_choice": tool_choice}
+        given = (
+            kwargs if tool_choice is None else {**kwargs, "tool_choice": tool_choice}
+        )
 
         def bound(model: Any) -> Any:
-            return model.bind_tools(tools, **bindable(given, self.sampled, model, "bind_tools"))
+            return model.bind_tools(
+                tools, **bindable(given, self.sampled, model, "bind_tools")
+            )
 
         inner: Any = unbound(self.sampled)
         chain = inner.bind_tools(tools, **given)
-        return replace_model(chain, partial(self._with_large(bound, chain)._in_place_of, tools))
+        return replace_model(
+            chain, partial(self._with_large(bound, chain)._in_place_of, tools)
+        )
 
     def with_structured_output(
         self, schema: Any, *, include_raw: bool = False, **kwargs: Any
@@ -113,7 +133,9 @@ class ChatReASC(ChatModelAround):
         """Bind a schema for structured output in the inner model's way."""
         inner = unbound(self.sampled)
         if not isinstance(inner, BaseChatModel):  # several, which may have several ways
-            return super().with_structured_output(schema, include_raw=include_raw, **kwargs)
+            return super().with_structured_output(
+                schema, include_raw=include_raw, **kwargs
+            )
         kwargs = one_method([self.sampled, self.larger]) | kwargs
 
         def bound(model: Any) -> Any:
@@ -121,39 +143,58 @@ class ChatReASC(ChatModelAround):
             return model.with_structured_output(schema, **own)
 
         chain = inner.with_structured_output(schema, include_raw=include_raw, **kwargs)
-        return replace_model(chain, partial(self._with_large(bound, chain)._in_place_of, [schema]))
+        return replace_model(
+            chain, partial(self._with_large(bound, chain)._in_place_of, [schema])
+        )
 
-    def invoke(self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any) -> AIMessage:
-        """Return the winning response. Its ``usage_metadata`` is the cost of all samples.
+    def invoke(
+        self,
+        input: LanguageModelInput,
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> AIMessage:
+        """Return the winning response. Its ``usage_metadata`` is the cost of all
+        samples.
 
         Raises:
             Exception: the error of the first sample, if no sample succeeded.
-            Undecided: the evidence is not sufficient, with ``on_undecided="raise"``, or with ``"abstain"`` if a tool
-                must be called.
-            LogprobsUnavailable: a calibration needs logprobs and the model returned none.
+            Undecided: the evidence is not sufficient, with ``on_undecided="raise"``, or
+                with ``"abstain"`` if a tool must be called.
+            LogprobsUnavailable: a calibration needs logprobs and the model returned
+                none.
         """
         remember_config(config)
         return super().invoke(input, config, **kwargs)
 
     async def ainvoke(
-        self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
+        self,
+        input: LanguageModelInput,
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
     ) -> AIMessage:
         """The asynchronous :meth:`invoke`."""
         remember_config(config)
         return await super().ainvoke(input, config, **kwargs)
 
     def stream(
-        self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
+        self,
+        input: LanguageModelInput,
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
     ) -> Iterator[AIMessageChunk]:
-        """Yield the winning response as one chunk once it is known, but yield text without a vote as it is written.
+        """Yield the winning response as one chunk once it is known, but yield text
+        without a vote as it is written.
 
-        A first response is streamed if no structured output, ``answer`` or ``when`` needs a vote. If tools are bound,
-        its text is streamed until a tool call or signed reasoning begins; a winner that begins differently follows it.
-        In this case models in wrappers (``with_retry``) are not streamed. After a part was streamed, an error of the
-        model is raised unchanged. The last chunk has the account (``response_metadata["reasc"]``) and the usage.
+        A first response is streamed if no structured output, ``answer`` or ``when``
+        needs a vote. If tools are bound, its text is streamed until a tool call or
+        signed reasoning begins; a winner that begins differently follows it. In this
+        case models in wrappers (``with_retry``) are not streamed. After a part was
+        streamed, an error of the model is raised unchanged. The last chunk has the
+        account (``response_metadata["reasc"]``) and the usage.
         """
         chunks = cast(
-            "Generator[AIMessageChunk]", super().stream(input, stream_config(CallbackManager, config), **kwargs)
+            "Generator[AIMessageChunk]",
+            super().stream(input, stream_config(CallbackManager, config), **kwargs),
         )
         with closing(chunks), ExitStack() as stack:
             close_stream_with(stack)
@@ -161,18 +202,25 @@ class ChatReASC(ChatModelAround):
                 yield chunk
 
     async def astream(
-        self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
+        self,
+        input: LanguageModelInput,
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
     ) -> AsyncIterator[AIMessageChunk]:
         """The asynchronous :meth:`stream`."""
         config = stream_config(AsyncCallbackManager, config)
-        chunks = cast("AsyncGenerator[AIMessageChunk]", super().astream(input, config, **kwargs))
+        chunks = cast(
+            "AsyncGenerator[AIMessageChunk]", super().astream(input, config, **kwargs)
+        )
         async with aclosing(chunks), AsyncExitStack() as stack:
             close_stream_with(stack)
             async for chunk in chunks:
                 yield chunk
 
     def _generate_with_cache(self, *args: Any, **kwargs: Any) -> ChatResult:
-        remember_run(kwargs.get("run_manager"))  # LangChain does not hand it to ``_stream``
+        remember_run(
+            kwargs.get("run_manager")
+        )  # LangChain does not hand it to ``_stream``
         return super()._generate_with_cache(*args, **kwargs)
 
     async def _agenerate_with_cache(self, *args: Any, **kwargs: Any) -> ChatResult:
@@ -185,24 +233,52 @@ class ChatReASC(ChatModelAround):
             raise
 
     def _generate(
-        self, messages: Messages, stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
+        self,
+        messages: Messages,
+        stop: list[str] | None = None,
+        run_manager: Any = None,
+        **kwargs: Any,
     ) -> ChatResult:
         with _inner_error():
             question = blocking(self._question(messages, stop, run_manager, kwargs))
-            return ChatResult(generations=[ChatGeneration(message=_own_message(blocking(answer(question)), question))])
+            return ChatResult(
+                generations=[
+                    ChatGeneration(
+                        message=_own_message(blocking(answer(question)), question)
+                    )
+                ]
+            )
 
     async def _agenerate(
-        self, messages: Messages, stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
+        self,
+        messages: Messages,
+        stop: list[str] | None = None,
+        run_manager: Any = None,
+        **kwargs: Any,
     ) -> ChatResult:
         with _inner_error():
-            question = await self._question(messages, stop, run_manager, kwargs, is_async=True)
-            return ChatResult(generations=[ChatGeneration(message=_own_message(await answer(question), question))])
+            question = await self._question(
+                messages, stop, run_manager, kwargs, is_async=True
+            )
+            return ChatResult(
+                generations=[
+                    ChatGeneration(
+                        message=_own_message(await answer(question), question)
+                    )
+                ]
+            )
 
     def _stream(
-        self, messages: Messages, stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
+        self,
+        messages: Messages,
+        stop: list[str] | None = None,
+        run_manager: Any = None,
+        **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
         def chunks() -> Generator[ChatGenerationChunk]:
-            question = blocking(self._question(messages, stop, run_manager, kwargs, streamed=True))
+            question = blocking(
+                self._question(messages, stop, run_manager, kwargs, streamed=True)
+            )
             relayed = _relayed(question)
             with _inner_error(), closing(blocking_items(answering(question))) as parts:
                 for part in parts:
@@ -211,10 +287,16 @@ class ChatReASC(ChatModelAround):
         return closed_with_call(chunks())
 
     def _astream(
-        self, messages: Messages, stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
+        self,
+        messages: Messages,
+        stop: list[str] | None = None,
+        run_manager: Any = None,
+        **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         async def chunks() -> AsyncGenerator[ChatGenerationChunk]:
-            question = await self._question(messages, stop, run_manager, kwargs, is_async=True, streamed=True)
+            question = await self._question(
+                messages, stop, run_manager, kwargs, is_async=True, streamed=True
+            )
             relayed = _relayed(question)
             with _inner_error():
                 async with aclosing(answering(question)) as parts:
@@ -235,55 +317,102 @@ class ChatReASC(ChatModelAround):
         streamed: bool = False,
     ) -> Question:
         config = take_config(run_manager)
-        arguments = {**self._arguments, **{name: value for name, value in kwargs.items() if name != "stream"}}
+        arguments = {
+            **self._arguments,
+            **{name: value for name, value in kwargs.items() if name != "stream"},
+        }
         if stop is not None:
             arguments["stop"] = stop
         deserves_vote = self._deserves_vote(arguments)
         not_for_large = {"temperature", "max_tokens", *self._bound_to_small}
-        of_large = {name: value for name, value in arguments.items() if name not in not_for_large}
+        of_large = {
+            name: value
+            for name, value in arguments.items()
+            if name not in not_for_large
+        }
         request = Request(
-            self._setup, messages, config, arguments, is_async=is_async, large_kwargs=of_large, asked=self._asked
+            self._setup,
+            messages,
+            config,
+            arguments,
+            is_async=is_async,
+            large_kwargs=of_large,
+            asked=self._asked,
         )
 
         def live(request: Request) -> PreparedModel | None:
-            if not (streamed and isinstance(deserves_vote, ActingCalls) and not deserves_vote.texts):
+            if not (
+                streamed
+                and isinstance(deserves_vote, ActingCalls)
+                and not deserves_vote.texts
+            ):
                 return None
             calls = _may_call(request)
             model = request.model.live_model(read=calls)
-            # With tools, a model in a wrapper is taken whole: a retry would not repeat a stream.
-            return model if model and model.streams and (not calls or isinstance(model.model, BaseChatModel)) else None
+            # With tools, a model in a wrapper is taken whole: a retry would not repeat
+            # a stream.
+            return (
+                model
+                if model
+                and model.streams
+                and (not calls or isinstance(model.model, BaseChatModel))
+                else None
+            )
 
-        return await ask(request, deserves_vote=deserves_vote, budget=self._call_budget, live=live)
+        return await ask(
+            request, deserves_vote=deserves_vote, budget=self._call_budget, live=live
+        )
 
     def _deserves_vote(self, arguments: dict[str, Any]) -> DeservesVote | None:
         if self.when is not None:
             return self.when
-        if self._setup.extract.texts_vote or asks_for_structure({**self._setup.model.kwargs, **arguments}):
+        if self._setup.extract.texts_vote or asks_for_structure(
+            {**self._setup.model.kwargs, **arguments}
+        ):
             return None
         return ActingCalls()
 
-    def _with_large(self, bound: Callable[[Any], Any], chain: Runnable[Any, Any]) -> "ChatReASC":
-        """Return this model with tools or a schema bound to the larger model, too, in that model's form.
+    def _with_large(
+        self, bound: Callable[[Any], Any], chain: Runnable[Any, Any]
+    ) -> "ChatReASC":
+        """Return this model with tools or a schema bound to the larger model, too, in
+        that model's form.
 
         Args:
             bound: binds them to a chat model.
-            chain: what that made of the model sampled, whose arguments do not go to the larger one.
+            chain: what that made of the model sampled, whose arguments do not go to the
+                larger one.
         """
         if self.larger is None:
             return self
         made = self.model_copy(update={"escalate_to": with_bound(self.larger, bound)})
-        made._call_budget, made._bound_to_small = self._call_budget, frozenset(first_binding(chain).kwargs)
+        made._call_budget, made._bound_to_small = (
+            self._call_budget,
+            frozenset(first_binding(chain).kwargs),
+        )
         return made
 
-    def _in_place_of(self, tools: Sequence[Any], bound: Runnable[Any, Any]) -> Runnable[Any, Any]:
-        """Return this model in place of the inner one, which is ``bound`` to tools or a schema."""
+    def _in_place_of(
+        self, tools: Sequence[Any], bound: Runnable[Any, Any]
+    ) -> Runnable[Any, Any]:
+        """Return this model in place of the inner one, which is ``bound`` to tools or a
+        schema.
+        """
         if not isinstance(bound, RunnableBinding):
             return self._around(tools, bound)
-        return RunnableBinding(bound=self._around(tools, bound.bound), kwargs=dict(bound.kwargs), config=bound.config)
+        return RunnableBinding(
+            bound=self._around(tools, bound.bound),
+            kwargs=dict(bound.kwargs),
+            config=bound.config,
+        )
 
     def _around(self, tools: Sequence[Any], inner: Runnable[Any, Any]) -> "ChatReASC":
         is_own = any(inner is leaf.model for leaf in leaves(self.sampled, {}))
-        made = self if is_own else self.model_copy(update={"model": with_inner(self.sampled, inner)})
+        made = (
+            self
+            if is_own
+            else self.model_copy(update={"model": with_inner(self.sampled, inner)})
+        )
         made._call_budget = self._call_budget
         made._bound_to_small = self._bound_to_small
         made._asked = self._asked
@@ -303,7 +432,9 @@ def _chunks(
 
 
 def _relayed(question: Question) -> RelayedChunks:
-    return RelayedChunks(logprobs=question.model.keep_logprobs, may_call=_may_call(question.request))
+    return RelayedChunks(
+        logprobs=question.model.keep_logprobs, may_call=_may_call(question.request)
+    )
 
 
 def _may_call(request: Request) -> bool:
@@ -333,24 +464,32 @@ def _own_message(result: ReASCResult, question: Question) -> AIMessage:
     """Return the winning message with the usage of all samples.
 
     Raises:
-        Undecided: the vote abstains although a tool must be called. The caller would repeat the call forever.
+        Undecided: the vote abstains although a tool must be called. The caller would
+            repeat the call forever.
     """
     message = result.message
-    if message.response_metadata["reasc"].get("abstained") and requires_tool_call(question.model.kwargs):
+    if message.response_metadata["reasc"].get("abstained") and requires_tool_call(
+        question.model.kwargs
+    ):
         raise Undecided(
-            f"{result.doubt or 'the evidence is not sufficient'}, and an empty message cannot call a tool, which is "
-            "required here (tool_choice, or structured output by a tool); the error's result has every response",
+            f"{result.doubt or 'the evidence is not sufficient'}, and an empty "
+            "message cannot call a tool, which is required here (tool_choice, or "
+            "structured output by a tool); the error's result has every response",
             result,
         )
     metadata = without_token_usage(message.response_metadata)
     if result.usage.estimated:
         metadata[USAGE_ESTIMATED] = True
-    return message.model_copy(update={"id": provider_id(message), "response_metadata": metadata})
+    return message.model_copy(
+        update={"id": provider_id(message), "response_metadata": metadata}
+    )
 
 
 @contextmanager
 def _inner_error() -> Iterator[None]:
-    """Raise the inner model's own error if no sample succeeded, because retries and fallbacks depend on its type."""
+    """Raise the inner model's own error if no sample succeeded, because retries and
+    fallbacks depend on its type.
+    """
     try:
         yield
     except SamplingError as error:
@@ -360,5 +499,7 @@ def _inner_error() -> Iterator[None]:
         context = failure.__context__
         try:
             raise failure
-        finally:  # Python set it to the SamplingError, whose cause this failure is: reporters would go in circles
+        finally:
+            # Python set it to the SamplingError, whose cause this failure is: reporters
+            # would go in circles
             failure.__context__ = context

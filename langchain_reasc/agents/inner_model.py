@@ -23,13 +23,17 @@ AnyRunnable = Runnable[Any, Any]
 
 
 class ChatModelAround(Options, BaseChatModel):
-    """A chat model with the name, the capabilities, the handlers and the token counts of the one inside."""
+    """A chat model with the name, the capabilities, the handlers and the token counts
+    of the one inside.
+    """
 
     model_config = ConfigDict(extra="forbid")
     _quiet: ClassVar[bool] = True
 
     temperature: float | None = Field(default=None, ge=0)
-    """For the calls of the model inside, in place of what is set there; as are the next two."""
+    """For the calls of the model inside, in place of what is set there; as are the next
+    two.
+    """
     max_tokens: int | None = Field(default=None, ge=1)
     """Tokens of a response at most."""
     stop: list[str] | None = None
@@ -39,24 +43,40 @@ class ChatModelAround(Options, BaseChatModel):
 
     @model_validator(mode="after")
     def _set_model_profile(self) -> Self:
-        """Copy the inner model's settings; replaces LangChain's validator of this name, which would find no profile."""
+        """Copy the inner model's settings; replaces LangChain's validator of this name,
+        which would find no profile.
+        """
         inner = self._inner
-        if inner is None and not is_configurable(self.sampled) and not isinstance(self.sampled, Options):
+        if (
+            inner is None
+            and not is_configurable(self.sampled)
+            and not isinstance(self.sampled, Options)
+        ):
             raise ConfigurationError(
-                f"ChatReASC stands around a chat model, and there is none in {type(self.sampled).__name__}; give the "
-                "chat model itself, or use ReASCRunnable, which takes any Runnable that returns an AIMessage"
+                "ChatReASC stands around a chat model, and there is none in "
+                f"{type(self.sampled).__name__}; give the chat model itself, or use "
+                "ReASCRunnable, which takes any Runnable that returns an AIMessage"
             )
-        # Handlers see this model's run alone. Not by assignment, which would be kept when the model is replaced.
+        # Handlers see this model's run alone. Not by assignment, which would be kept
+        # when the model is replaced.
         if inner is not None:
             copied = _run_config(self.sampled) | {
                 name: getattr(inner, name) for name in ("verbose", "cache", "profile")
             }
-            self.__dict__.update({name: value for name, value in copied.items() if name not in self.model_fields_set})
+            self.__dict__.update(
+                {
+                    name: value
+                    for name, value in copied.items()
+                    if name not in self.model_fields_set
+                }
+            )
         return self
 
     @property
     def _inner(self) -> BaseChatModel | None:
-        """The chat model that answers first, out of its bindings, retries and fallbacks; None if a config chooses."""
+        """The chat model that answers first, out of its bindings, retries and
+        fallbacks; None if a config chooses.
+        """
         return next((leaf.model for leaf in leaves(self.sampled, {})), None)
 
     @property
@@ -73,28 +93,52 @@ class ChatModelAround(Options, BaseChatModel):
     def _identifying_params(self) -> dict[str, Any]:
         names = {*Options.model_fields, *ChatModelAround.__annotations__, "when"}
         names -= {"model", "escalate_to", "streaming"}
-        options = {name: value for name in sorted(names) if (value := getattr(self, name, None)) is not None}
-        shown = {name: getattr(value, "__qualname__", None) or str(value) for name, value in options.items()}
+        options = {
+            name: value
+            for name in sorted(names)
+            if (value := getattr(self, name, None)) is not None
+        }
+        shown = {
+            name: getattr(value, "__qualname__", None) or str(value)
+            for name, value in options.items()
+        }
         shown["tool_votes"] = str(self.tool_votes.as_plain())
         if isinstance(self.calibration, Calibration):
-            shown["calibration"] = f"{self.calibration.summary()} ({self.calibration.created_at.isoformat()})"
-        larger = {} if self.larger is None else {"escalate_to": _identified(self.larger)}
+            shown["calibration"] = (
+                f"{self.calibration.summary()} "
+                f"({self.calibration.created_at.isoformat()})"
+            )
+        larger = (
+            {} if self.larger is None else {"escalate_to": _identified(self.larger)}
+        )
         return {"model": _identified(self.sampled), **larger, **shown}
 
-    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+    def _get_ls_params(
+        self, stop: list[str] | None = None, **kwargs: Any
+    ) -> LangSmithParams:
         inner, arguments = self._inner, {**self._arguments, **kwargs}
         stop = stop or arguments.pop("stop", None)
-        return langsmith_params(inner, stop=stop, **arguments) if inner else super()._get_ls_params(stop, **arguments)
+        return (
+            langsmith_params(inner, stop=stop, **arguments)
+            if inner
+            else super()._get_ls_params(stop, **arguments)
+        )
 
     @property
     def _arguments(self) -> dict[str, Any]:
         """The arguments set here for calls of the inner model."""
-        given = {"temperature": self.temperature, "max_tokens": self.max_tokens, "stop": self.stop}
+        given = {
+            "temperature": self.temperature,
+            "max_tokens": self.max_tokens,
+            "stop": self.stop,
+        }
         return {name: value for name, value in given.items() if value is not None}
 
     @classmethod
     def is_lc_serializable(cls) -> bool:
-        """Return whether LangChain can serialise it: yes, where it can serialise the model and the options."""
+        """Return whether LangChain can serialise it: yes, where it can serialise the
+        model and the options.
+        """
         return True
 
     @property
@@ -102,14 +146,18 @@ class ChatModelAround(Options, BaseChatModel):
         """Options that are records, as plain data."""
         plain: dict[str, Any] = {"tool_votes": self.tool_votes.as_plain()}
         if isinstance(self.calibration, Calibration):
-            plain["calibration"] = self.calibration.model_dump(mode="json", by_alias=True)
+            plain["calibration"] = self.calibration.model_dump(
+                mode="json", by_alias=True
+            )
         if self.measure is not None:
             plain["measure"] = asdict(self.measure)
         return plain
 
     @property
     def _counter(self) -> Any:
-        """What counts tokens: the inner model; LangChain's default where a config chooses the model."""
+        """What counts tokens: the inner model; LangChain's default where a config
+        chooses the model.
+        """
         return self._inner or super()
 
     def get_token_ids(self, text: str) -> list[int]:
@@ -121,19 +169,27 @@ class ChatModelAround(Options, BaseChatModel):
         """Return the number of a text's tokens, as the model inside counts them."""
         return int(self._counter.get_num_tokens(text))
 
-    def get_num_tokens_from_messages(self, messages: list[BaseMessage], tools: Sequence[Any] | None = None) -> int:
+    def get_num_tokens_from_messages(
+        self, messages: list[BaseMessage], tools: Sequence[Any] | None = None
+    ) -> int:
         """Return the number of tokens of messages, as the model inside counts them."""
         return int(self._counter.get_num_tokens_from_messages(messages, tools))
 
 
 def _identified(model: AnyRunnable) -> dict[str, Any]:
-    """Return what identifies the chat model that answers first in a wrapper; nothing if a config chooses it."""
+    """Return what identifies the chat model that answers first in a wrapper; nothing if
+    a config chooses it.
+    """
     inner = next((leaf.model for leaf in leaves(model, {})), None)
-    return {} if inner is None else {**inner._identifying_params, "_type": inner._llm_type}
+    return (
+        {} if inner is None else {**inner._identifying_params, "_type": inner._llm_type}
+    )
 
 
 def _run_config(model: AnyRunnable) -> dict[str, Any]:
-    """Return the callbacks, tags and metadata of a model's runs: those set on it, and those bound around it."""
+    """Return the callbacks, tags and metadata of a model's runs: those set on it, and
+    those bound around it.
+    """
     config: RunnableConfig = {}
     while isinstance(model, RunnableBindingBase):
         config = merge_configs(model.config, config)
@@ -145,7 +201,9 @@ def _run_config(model: AnyRunnable) -> dict[str, Any]:
 
 
 def asks_for_structure(arguments: dict[str, Any]) -> bool:
-    """Return whether the arguments of a call ask for structured output in the text of the response."""
+    """Return whether the arguments of a call ask for structured output in the text of
+    the response.
+    """
     return any(arguments.get(name) for name in STRUCTURE)
 
 
@@ -155,9 +213,13 @@ def requires_tool_call(arguments: Mapping[str, Any]) -> bool:
 
 
 def may_call_tools(model: AnyRunnable, arguments: Mapping[str, Any]) -> bool:
-    """Return whether a response may call tools: some are bound to the model or set on it, and it may call them."""
+    """Return whether a response may call tools: some are bound to the model or set on
+    it, and it may call them.
+    """
     return _tool_choice(arguments) != "none" and any(
-        leaf.given(name) for leaf in leaves(model, arguments) for name in ("tools", "functions")
+        leaf.given(name)
+        for leaf in leaves(model, arguments)
+        for name in ("tools", "functions")
     )
 
 

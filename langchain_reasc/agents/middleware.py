@@ -1,4 +1,6 @@
-"""``ReASCMiddleware``: vote on each step of an agent made by ``create_agent``, within a budget for a run."""
+"""``ReASCMiddleware``: vote on each step of an agent made by ``create_agent``, within a
+budget for a run.
+"""
 
 import inspect
 import logging
@@ -48,7 +50,8 @@ When = Callable[[ModelRequest[Any], AIMessage], bool | Awaitable[bool]]
 
 
 class Spent(TypedDict, total=False):
-    """The cost so far, as plain data, because the agent's state (and so every checkpoint) contains it.
+    """The cost so far, as plain data, because the agent's state (and so every
+    checkpoint) contains it.
 
     Attributes:
         tokens: prompt and generated tokens of all samples.
@@ -87,14 +90,24 @@ class RunBudget:
     """
 
     def __init__(self, **limits: float | None) -> None:
-        self.limits = {name: limit for name, limit in limits.items() if limit is not None}
+        self.limits = {
+            name: limit for name, limit in limits.items() if limit is not None
+        }
         for name, limit in self.limits.items():
-            kind, types = ("a number", int | float) if name == "seconds" else ("a whole number", int)
+            kind, types = (
+                ("a number", int | float)
+                if name == "seconds"
+                else ("a whole number", int)
+            )
             if not isinstance(limit, types) or isinstance(limit, bool) or not limit > 0:
-                raise ConfigurationError(f"max_run_{name} must be {kind} above 0, or None, got {limit!r}")
+                raise ConfigurationError(
+                    f"max_run_{name} must be {kind} above 0, or None, got {limit!r}"
+                )
 
     def __str__(self) -> str:
-        return ", ".join(f"max_run_{name}={limit:g}" for name, limit in self.limits.items())
+        return ", ".join(
+            f"max_run_{name}={limit:g}" for name, limit in self.limits.items()
+        )
 
     def left(self, spent: Mapping[str, Any]) -> dict[str, float]:
         """Return the rest of each limit."""
@@ -104,21 +117,27 @@ class RunBudget:
         """Return whether nothing more may be spent."""
         return any(left <= 0 for left in self.left(spent).values())
 
-    def call_budget(self, spent: Mapping[str, Any], on_spent: SpendingListener) -> CallBudget:
+    def call_budget(
+        self, spent: Mapping[str, Any], on_spent: SpendingListener
+    ) -> CallBudget:
         """Return the limits for the next model call.
 
-        A step of an agent needs at least one response, so if nothing is left, the call takes one sample. The evidence
-        that is sufficient does not depend on the rest of the budget.
+        A step of an agent needs at least one response, so if nothing is left, the call
+        takes one sample. The evidence that is sufficient does not depend on the rest of
+        the budget.
         """
-        left: dict[str, Any] = {"samples": 1} if self.is_spent(spent) else self.left(spent)
+        left: dict[str, Any] = (
+            {"samples": 1} if self.is_spent(spent) else self.left(spent)
+        )
         return CallBudget(**left, on_spent=on_spent)
 
 
 class Ledger:
     """The costs of failed tries of an agent's steps, until the same step succeeds.
 
-    LangGraph discards what a failed step would have written to the state. The step may be repeated: by an outer
-    middleware, by a retry policy, or when the run is resumed from its checkpoint. It is then charged for earlier tries.
+    LangGraph discards what a failed step would have written to the state. The step may
+    be repeated: by an outer middleware, by a retry policy, or when the run is resumed
+    from its checkpoint. It is then charged for earlier tries.
     """
 
     def __init__(self) -> None:
@@ -127,10 +146,11 @@ class Ledger:
 
     @contextmanager
     def account(self, task: str) -> Iterator[Spent]:
-        """Keep the account of one try of a step, which starts with the cost of earlier tries.
+        """Keep the account of one try of a step, which starts with the cost of earlier
+        tries.
 
-        If the try fails, its account is kept for the next try. If too many steps never succeed, the oldest is
-        forgotten. With an empty ``task`` nothing is kept.
+        If the try fails, its account is kept for the next try. If too many steps never
+        succeed, the oldest is forgotten. With an empty ``task`` nothing is kept.
         """
         begun, spent = time.monotonic(), self._failed.pop(task, Spent())
         try:
@@ -145,54 +165,72 @@ class Ledger:
             raise
         self.add_cost(spent, seconds=time.monotonic() - begun)
 
-    def add_cost(self, spent: Spent, tokens: int = 0, samples: int = 0, seconds: float = 0.0) -> None:
+    def add_cost(
+        self, spent: Spent, tokens: int = 0, samples: int = 0, seconds: float = 0.0
+    ) -> None:
         """Add to an account what a call of the model has cost, or how long it took."""
         with self._lock:
-            spent.update(added(spent, Spent(tokens=tokens, samples=samples, seconds=seconds)))
+            spent.update(
+                added(spent, Spent(tokens=tokens, samples=samples, seconds=seconds))
+            )
 
 
 class _ResetsBudget(AgentMiddleware[SpendingState, Any, Any]):
     """The hooks of a :class:`ReASCMiddleware` with a budget for a run."""
 
-    def before_agent(self, state: SpendingState, runtime: Runtime[Any]) -> dict[str, Any] | None:
+    def before_agent(
+        self, state: SpendingState, runtime: Runtime[Any]
+    ) -> dict[str, Any] | None:
         """Reset the budget for a new run; a resumed run does not call this."""
         return {"reasc_spent": Overwrite(Spent())} if state.get("reasc_spent") else None
 
-    async def abefore_agent(self, state: SpendingState, runtime: Runtime[Any]) -> dict[str, Any] | None:
+    async def abefore_agent(
+        self, state: SpendingState, runtime: Runtime[Any]
+    ) -> dict[str, Any] | None:
         """The asynchronous :meth:`before_agent`."""
         return self.before_agent(state, runtime)
 
 
 class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
-    """Vote on an agent's tool calls and structured output, with as many samples as the evidence needs.
+    """Vote on an agent's tool calls and structured output, with as many samples as the
+    evidence needs.
 
-    Each model call of the agent goes to a :class:`~langchain_reasc.ChatReASC` around the agent's model. The first
-    response is launched alone. If ``when`` decides that it needs a vote, the model is sampled until the evidence for
-    one response is sufficient. (If every response is voted on, such as structured output of the provider, samples are
-    launched in parallel from the start.) The agent, its handlers and its other middleware see one model call, whose
-    usage is the cost of all samples.
+    Each model call of the agent goes to a :class:`~langchain_reasc.ChatReASC` around
+    the agent's model. The first response is launched alone. If ``when`` decides that it
+    needs a vote, the model is sampled until the evidence for one response is
+    sufficient. (If every response is voted on, such as structured output of the
+    provider, samples are launched in parallel from the start.) The agent, its handlers
+    and its other middleware see one model call, whose usage is the cost of all samples.
 
-    A budget is for a run of the agent, from one input to its answer, across interruptions and checkpoints. The rest of
-    the budget limits each call. When it is spent, each further step takes one sample, and the log says so. Agents
-    inside tools have separate budgets. A vote that runs out of budget is undecided: with ``on_undecided="abstain"`` an
-    empty message then ends the run, and with ``"raise"`` an error.
+    A budget is for a run of the agent, from one input to its answer, across
+    interruptions and checkpoints. The rest of the budget limits each call. When it is
+    spent, each further step takes one sample, and the log says so. Agents inside tools
+    have separate budgets. A vote that runs out of budget is undecided: with
+    ``on_undecided="abstain"`` an empty message then ends the run, and with ``"raise"``
+    an error.
 
     Order among other middleware (the first in the list is the outermost):
 
-    - Retries, inside (after this one in the list) or outside, repeat the whole vote of a step. That only happens if
-      every sample failed, because one failed sample does not fail the vote. The cost of failed tries counts for the
-      budget, but each inner try is limited by what was left before the first.
-    - With fallbacks outside (before this one), the fallback's responses are voted on too. Fallbacks inside replace the
-      voting model by the plain fallback: its single response is used, and the budget does not count it.
-    - Middleware that chooses the model belongs outside. Inside it would replace the voting model by a plain one. If it
-      chooses the model of ``escalate_to``, that is asked once, or votes if it is a ReASC model.
-    - Middleware that checks the model's class, such as prompt caching of a provider, sees the agent's own model.
-    - Summarisation, human approval, call limits and PII middleware work before or after the model call, and only on the
-      winner, so their place does not matter. A call limit counts one call per step, however many samples.
+    - Retries, inside (after this one in the list) or outside, repeat the whole vote of
+      a step. That only happens if every sample failed, because one failed sample does
+      not fail the vote. The cost of failed tries counts for the budget, but each inner
+      try is limited by what was left before the first.
+    - With fallbacks outside (before this one), the fallback's responses are voted on
+      too. Fallbacks inside replace the voting model by the plain fallback: its single
+      response is used, and the budget does not count it.
+    - Middleware that chooses the model belongs outside. Inside it would replace the
+      voting model by a plain one. If it chooses the model of ``escalate_to``, that is
+      asked once, or votes if it is a ReASC model.
+    - Middleware that checks the model's class, such as prompt caching of a provider,
+      sees the agent's own model.
+    - Summarisation, human approval, call limits and PII middleware work before or after
+      the model call, and only on the winner, so their place does not matter. A call
+      limit counts one call per step, however many samples.
 
-    A calibration is compared with each request, including its tools and system messages. If it does not fit, the
-    agent's run raises FingerprintMismatch before any sample is paid for. Checkpoints do not contain the calibration: a
-    resumed run uses the calibration of the agent that resumes it.
+    A calibration is compared with each request, including its tools and system
+    messages. If it does not fit, the agent's run raises FingerprintMismatch before any
+    sample is paid for. Checkpoints do not contain the calibration: a resumed run uses
+    the calibration of the agent that resumes it.
 
     Example:
         >>> agent = create_agent(llm, tools, middleware=[ReASCMiddleware(read_only=["search"], max_run_tokens=50_000)])
@@ -213,37 +251,49 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         """Check the options.
 
         Args:
-            when: takes the request and the first response, and returns whether to vote. None votes on every response
-                that calls tools, and on structured output; a response that is only text is then returned without a
-                vote, unless ``answer`` says where its answer is. An async function is awaited, and refused in a
-                synchronous run. If the function fails, there is a vote; LangGraph's ``interrupt()`` in it interrupts
-                the agent.
-            read_only: names of tools that change nothing. A response that only calls such tools is not voted on. A name
-                that no tool of the agent has causes a warning at the first step.
-            max_run_tokens: prompt and generated tokens that the samples of a run may cost.
+            when: takes the request and the first response, and returns whether to vote.
+                None votes on every response that calls tools, and on structured output;
+                a response that is only text is then returned without a vote, unless
+                ``answer`` says where its answer is. An async function is awaited, and
+                refused in a synchronous run. If the function fails, there is a vote;
+                LangGraph's ``interrupt()`` in it interrupts the agent.
+            read_only: names of tools that change nothing. A response that only calls
+                such tools is not voted on. A name that no tool of the agent has causes
+                a warning at the first step.
+            max_run_tokens: prompt and generated tokens that the samples of a run may
+                cost.
             max_run_samples: samples that a run may launch.
-            max_run_seconds: seconds that the model calls of a run may take. Samples in flight are still awaited.
+            max_run_seconds: seconds that the model calls of a run may take. Samples in
+                flight are still awaited.
             **options: the options listed above, for each model call.
 
         Raises:
-            ConfigurationError: an option is unknown or has a wrong value, or two options contradict each other.
+            ConfigurationError: an option is unknown or has a wrong value, or two
+                options contradict each other.
             CalibrationFileError: the calibration's file cannot be read.
         """
         super().__init__()
         if when is not None and read_only:
             raise ConfigurationError("pass either when= or read_only=, not both")
-        if isinstance(read_only, str) or not all(isinstance(name, str) for name in read_only):
+        if isinstance(read_only, str) or not all(
+            isinstance(name, str) for name in read_only
+        ):
             raise ConfigurationError(
-                f"read_only takes names of tools, such as ['search', 'get_weather'], got {read_only!r}"
+                "read_only takes names of tools, such as ['search', 'get_weather'], "
+                f"got {read_only!r}"
             )
         self._when, self._read_only = when, frozenset(read_only)
         self._seen: set[str] = set()
-        self._budget = RunBudget(tokens=max_run_tokens, samples=max_run_samples, seconds=max_run_seconds)
+        self._budget = RunBudget(
+            tokens=max_run_tokens, samples=max_run_samples, seconds=max_run_seconds
+        )
         if self._budget.limits:  # LangChain gives a node to each hook of a class
             kind: Any = type(self)
             self.__class__ = type(kind)(kind.__name__, (kind, _ResetsBudget), {})
         else:
-            self.state_schema = cast(Any, AgentState)  # nothing is counted, so the agent's state has no count
+            self.state_schema = cast(
+                Any, AgentState
+            )  # nothing is counted, so the agent's state has no count
         self._options, trial = _checked(options)
         self._texts_vote = extractor(trial.answer).texts_vote
         self._learns = self._options.get("calibration") in LEARNING
@@ -252,45 +302,65 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
 
     @property
     def learned(self) -> Calibration | None:
-        """The calibration in use: of one that learns, what was learned of the model called last, to be saved."""
+        """The calibration in use: of one that learns, what was learned of the model
+        called last, to be saved.
+        """
         if self._calibrators:
             return self._calibrators[-1].calibration
         given = self._options.get("calibration")
         return given if isinstance(given, Calibration) else None
 
     def record_outcome(self, answered: AIMessage | str, correct: bool) -> bool:
-        """Tell ``calibration="online"`` whether a step's answer was right; see :meth:`ChatReASC.record_outcome`.
+        """Tell ``calibration="online"`` whether a step's answer was right; see
+        :meth:`ChatReASC.record_outcome`.
 
         Args:
             answered: the step's message, or the ``id`` in its account.
             correct: whether its answer was right.
 
         Returns:
-            Whether the step is known: it is not before the first model call, nor long after.
+            Whether the step is known: it is not before the first model call, nor long
+            after.
 
         Raises:
-            ConfigurationError: nothing is learned here, or the message is not one of ReASC's.
+            ConfigurationError: nothing is learned here, or the message is not one of
+                ReASC's.
         """
-        calibration, larger = self._options.get("calibration"), self._options.get("escalate_to")
+        calibration, larger = (
+            self._options.get("calibration"),
+            self._options.get("escalate_to"),
+        )
         if calibration != "online" or larger is not None:
             beside = "" if larger is None else " without escalate_to"
-            raise ConfigurationError(f"outcomes are learned with calibration='online'{beside}, not {calibration!r}")
-        id, learning = question_id(answered), [one for one in self._calibrators if isinstance(one, ConsensusCalibrator)]
-        return id is not None and any(one.record_outcome(id, bool(correct)) for one in learning)
+            raise ConfigurationError(
+                f"outcomes are learned with calibration='online'{beside}, not "
+                f"{calibration!r}"
+            )
+        id, learning = (
+            question_id(answered),
+            [one for one in self._calibrators if isinstance(one, ConsensusCalibrator)],
+        )
+        return id is not None and any(
+            one.record_outcome(id, bool(correct)) for one in learning
+        )
 
     async def arecord_outcome(self, answered: AIMessage | str, correct: bool) -> bool:
         """The asynchronous :meth:`record_outcome`."""
         return await in_thread(self.record_outcome, answered, correct)
 
     def wrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Make a model call of the agent with a voting model.
 
         Raises:
-            ConfigurationError: the agent's model is already a ReASC model, or cannot be sampled.
+            ConfigurationError: the agent's model is already a ReASC model, or cannot be
+                sampled.
             FingerprintMismatch: the calibration does not fit this request.
-            LogprobsUnavailable: a calibration needs logprobs and the model returned none.
+            LogprobsUnavailable: a calibration needs logprobs and the model returned
+                none.
             Exception: the model's error, if no sample succeeded.
         """
         with self._ledger.account(self._task(request)) as spent:
@@ -301,14 +371,21 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
     def awrap_model_call(self) -> Any:
         """The asynchronous :meth:`wrap_model_call`.
 
-        LangChain wraps it for LangSmith, which asks the loop's default thread pool before and after each coroutine
-        function, even if it traces nothing. An agent made without LangSmith gets a function that returns a coroutine.
+        LangChain wraps it for LangSmith, which asks the loop's default thread pool
+        before and after each coroutine function, even if it traces nothing. An agent
+        made without LangSmith gets a function that returns a coroutine.
         """
         call = self._awrap_model_call
-        return call if tracing_is_enabled() else lambda request, handler: call(request, handler)
+        return (
+            call
+            if tracing_is_enabled()
+            else lambda request, handler: call(request, handler)
+        )
 
     async def _awrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         with self._ledger.account(self._task(request)) as spent:
             if self._learns:  # it may read what was learned
@@ -318,27 +395,37 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
             response = await handler(voting)
         return self._with_spending(request, spent, response)
 
-    def _voting_request(self, request: ModelRequest[Any], spent: Spent) -> ModelRequest[Any]:
+    def _voting_request(
+        self, request: ModelRequest[Any], spent: Spent
+    ) -> ModelRequest[Any]:
         """Return the request with a voting model, within the rest of the budget."""
         self._check_read_only(request.tools)
         options = {**self._options}
         if self._when is not None:
             options["when"] = partial(self._when, request)
         elif self._read_only and request.tools:
-            options["when"] = ActingCalls(self._read_only, self._texts_vote or request.response_format is not None)
+            options["when"] = ActingCalls(
+                self._read_only, self._texts_vote or request.response_format is not None
+            )
         voting = self._voting_model(request.model, options)
         if self._budget.limits:
             on_spent = partial(self._ledger.add_cost, spent)
-            voting._call_budget = self._budget.call_budget(added(_spent_before(request), spent), on_spent)
+            voting._call_budget = self._budget.call_budget(
+                added(_spent_before(request), spent), on_spent
+            )
         return request.override(model=_binding_to(request.model, voting))
 
     def _voting_model(self, model: BaseChatModel, options: dict[str, Any]) -> ChatReASC:
-        """Return the model that votes. It goes on with what earlier calls of the same model have learned.
+        """Return the model that votes. It goes on with what earlier calls of the same
+        model have learned.
 
-        If the agent's model is the larger one, as a router or a fallback chose it, it is asked alone.
+        If the agent's model is the larger one, as a router or a fallback chose it, it
+        is asked alone.
         """
         larger = options.get("escalate_to")
-        if larger is not None and (model is larger or any(leaf.model is model for leaf in leaves(larger, {}))):
+        if larger is not None and (
+            model is larger or any(leaf.model is model for leaf in leaves(larger, {}))
+        ):
             return _large_alone(model, options)
         if not self._learns:
             return ChatReASC(model=model, **options)
@@ -346,8 +433,14 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         if (new := voting.calibrator) is None:
             return voting
         with self._lock:
-            known = next((one for one in self._calibrators if one.learns_of == new.learns_of), new)
-            self._calibrators = [*(one for one in self._calibrators if one is not known), known]
+            known = next(
+                (one for one in self._calibrators if one.learns_of == new.learns_of),
+                new,
+            )
+            self._calibrators = [
+                *(one for one in self._calibrators if one is not known),
+                known,
+            ]
         voting._go_on_with(known)
         return voting
 
@@ -356,13 +449,20 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         if self._read_only <= self._seen:
             return
         self._seen |= {tool.name for tool in tools if isinstance(tool, BaseTool)}
-        self._seen |= schemas_of([tool for tool in tools if not isinstance(tool, BaseTool)]).keys()
+        self._seen |= schemas_of(
+            [tool for tool in tools if not isinstance(tool, BaseTool)]
+        ).keys()
         for name in sorted(self._read_only - self._seen):
             hint = suggestion(name, sorted(self._seen)) if self._seen else "it has none"
-            warn_once(f"read_only names {name!r}, which is not a tool of this agent; {hint}", id(self))
+            warn_once(
+                f"read_only names {name!r}, which is not a tool of this agent; {hint}",
+                id(self),
+            )
 
     def _task(self, request: ModelRequest[Any]) -> str:
-        """Return the id of the agent's step, the same for all its tries; empty outside a graph, or without a budget."""
+        """Return the id of the agent's step, the same for all its tries; empty outside
+        a graph, or without a budget.
+        """
         info = getattr(request.runtime, "execution_info", None)
         return info.task_id if info and self._budget.limits else ""
 
@@ -373,17 +473,28 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         if not self._budget.limits:
             return response
         before = _spent_before(request)
-        if self._budget.is_spent(added(before, spent)) and not self._budget.is_spent(before):
-            logger.warning("the budget of this run is spent (%s): each further step takes one sample", self._budget)
+        if self._budget.is_spent(added(before, spent)) and not self._budget.is_spent(
+            before
+        ):
+            logger.warning(
+                (
+                    "the budget of this run is spent (%s): each further step takes one "
+                    "sample"
+                ),
+                self._budget,
+            )
         return ExtendedModelResponse(response, Command(update={"reasc_spent": spent}))
 
 
 _OPTIONS = ChatReASC.listed_options(VoteOptions.__annotations__)
-ReASCMiddleware.__doc__ = f"{inspect.cleandoc(ReASCMiddleware.__doc__ or '')}\n\n{_OPTIONS}"
+ReASCMiddleware.__doc__ = (
+    f"{inspect.cleandoc(ReASCMiddleware.__doc__ or '')}\n\n{_OPTIONS}"
+)
 
 
 def _checked(given: VoteOptions) -> tuple[dict[str, Any], ChatReASC]:
-    """Return the options, with a calibration read from its file, and a model made with them to check them.
+    """Return the options, with a calibration read from its file, and a model made with
+    them to check them.
 
     Raises:
         ConfigurationError: one that does not exist, or a value that it cannot have.
@@ -392,10 +503,14 @@ def _checked(given: VoteOptions) -> tuple[dict[str, Any], ChatReASC]:
     options: dict[str, Any] = dict(given)
     if unknown := options.keys() - VoteOptions.__annotations__.keys():
         raise ConfigurationError(
-            f"unknown: {', '.join(sorted(unknown))}; besides its own, ReASCMiddleware takes the options of ChatReASC "
-            f"but its model: {', '.join(VoteOptions.__annotations__)}"
+            f"unknown: {', '.join(sorted(unknown))}; besides its own, ReASCMiddleware "
+            "takes the options of ChatReASC but its model: "
+            f"{', '.join(VoteOptions.__annotations__)}"
         )
-    trial = ChatReASC(model=FakeListChatModel(responses=[]), **options | {"allow_fingerprint_mismatch": True})
+    trial = ChatReASC(
+        model=FakeListChatModel(responses=[]),
+        **options | {"allow_fingerprint_mismatch": True},
+    )
     if options.get("calibration") not in (None, *LEARNING):
         options["calibration"] = trial.learned
     if trial.larger is not None:  # made once, if it is a name
@@ -404,7 +519,9 @@ def _checked(given: VoteOptions) -> tuple[dict[str, Any], ChatReASC]:
 
 
 def _large_alone(model: BaseChatModel, options: Mapping[str, Any]) -> ChatReASC:
-    """Return the larger of two models to be asked without the other: once, as a contested step does, or as it votes."""
+    """Return the larger of two models to be asked without the other: once, as a
+    contested step does, or as it votes.
+    """
     if isinstance(model, ChatReASC):
         alone = model.model_copy()
     else:
@@ -415,14 +532,18 @@ def _large_alone(model: BaseChatModel, options: Mapping[str, Any]) -> ChatReASC:
 
 
 def _binding_to(model: BaseChatModel, voting: ChatReASC) -> BaseChatModel:
-    """Return the agent's model, whose class and options other middleware looks at; bound, it is the voting one.
+    """Return the agent's model, whose class and options other middleware looks at;
+    bound, it is the voting one.
 
     An agent binds its model to tools or arguments before each call of it.
     """
     if not isinstance(model, BaseChatModel):  # one that a config chooses
         return voting
     if "bind_tools" in vars(model):
-        raise ConfigurationError("two ReASCMiddleware around one model call would vote on votes; leave one out")
+        raise ConfigurationError(
+            "two ReASCMiddleware around one model call would vote on votes; leave one "
+            "out"
+        )
     presented = copy(model)
     vars(presented).update(bind=voting.bind, bind_tools=voting.bind_tools)
     return presented

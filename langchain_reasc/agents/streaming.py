@@ -1,9 +1,11 @@
-"""Callbacks and chunks of a chat model that calls another: the config of its child runs, and the stream of the winner.
+"""Callbacks and chunks of a chat model that calls another: the config of its child
+runs, and the stream of the winner.
 
-LangChain gives ``_generate`` the manager of the run, but not ``_stream``, and gives neither of them the config of the
-call. Both are kept in a context variable until the call takes them out, so that no later call finds them. Nor does
-LangChain close what ``_stream`` returned when its own stream is closed: :func:`closed_with_call` has that done, before
-the run of the call ends.
+LangChain gives ``_generate`` the manager of the run, but not ``_stream``, and gives
+neither of them the config of the call. Both are kept in a context variable until the
+call takes them out, so that no later call finds them. Nor does LangChain close what
+``_stream`` returned when its own stream is closed: :func:`closed_with_call` has that
+done, before the run of the call ends.
 """
 
 from collections.abc import AsyncGenerator, Generator, Mapping
@@ -28,9 +30,13 @@ from langchain_reasc.runnable.account import kept_metadata
 Manager = TypeVar("Manager", CallbackManager, AsyncCallbackManager)
 RunManager = CallbackManagerForLLMRun | AsyncCallbackManagerForLLMRun | None
 Streaming = TypeVar("Streaming", bound=Generator[Any] | AsyncGenerator[Any])
-_CONFIG: Final[ContextVar[RunnableConfig | None]] = ContextVar("langchain_reasc_config", default=None)
+_CONFIG: Final[ContextVar[RunnableConfig | None]] = ContextVar(
+    "langchain_reasc_config", default=None
+)
 _PLACE: Final = frozenset({"type", "index"})  # of a block: to what it is added
-_STACK: Final[ContextVar[ExitStack | AsyncExitStack | None]] = ContextVar("langchain_reasc_stack", default=None)
+_STACK: Final[ContextVar[ExitStack | AsyncExitStack | None]] = ContextVar(
+    "langchain_reasc_stack", default=None
+)
 
 
 def remember_config(config: RunnableConfig | None) -> None:
@@ -42,13 +48,27 @@ def remember_run(run: RunManager) -> None:
     """Keep the run of the call as the parent of its samples."""
     child: Any = []
     if run is not None:
-        kind: Any = AsyncCallbackManager if isinstance(run, AsyncCallbackManagerForLLMRun) else CallbackManager
-        child = _child(kind, run.run_id, run.inheritable_handlers, run.inheritable_tags, run.inheritable_metadata)
-    _CONFIG.set({**(_CONFIG.get() or _passed_down(ensure_config())), "callbacks": child})
+        kind: Any = (
+            AsyncCallbackManager
+            if isinstance(run, AsyncCallbackManagerForLLMRun)
+            else CallbackManager
+        )
+        child = _child(
+            kind,
+            run.run_id,
+            run.inheritable_handlers,
+            run.inheritable_tags,
+            run.inheritable_metadata,
+        )
+    _CONFIG.set(
+        {**(_CONFIG.get() or _passed_down(ensure_config())), "callbacks": child}
+    )
 
 
 def stream_config(kind: type[Manager], config: RunnableConfig | None) -> RunnableConfig:
-    """Return the config for a stream, with the id of its run chosen in advance, and kept as the samples' parent."""
+    """Return the config for a stream, with the id of its run chosen in advance, and
+    kept as the samples' parent.
+    """
     given: RunnableConfig = ensure_config(config)
     manager: Any = kind.configure(given.get("callbacks"))
     run_id = given.get("run_id") or uuid7()
@@ -60,7 +80,9 @@ def stream_config(kind: type[Manager], config: RunnableConfig | None) -> Runnabl
 
 
 def take_config(run: RunManager) -> RunnableConfig:
-    """Return the config kept for this call, and forget it; the ``run``, where given, is the parent of the samples."""
+    """Return the config kept for this call, and forget it; the ``run``, where given, is
+    the parent of the samples.
+    """
     if run is not None and "callbacks" not in (_CONFIG.get() or {}):
         remember_run(run)
     config = _CONFIG.get()
@@ -69,10 +91,15 @@ def take_config(run: RunManager) -> RunnableConfig:
 
 
 def _passed_down(config: RunnableConfig) -> RunnableConfig:
-    return {"configurable": config.get("configurable") or {}, "max_concurrency": config.get("max_concurrency")}
+    return {
+        "configurable": config.get("configurable") or {},
+        "max_concurrency": config.get("max_concurrency"),
+    }
 
 
-def _child(kind: type[Manager], run_id: Any, handlers: Any, tags: Any, metadata: Any) -> Manager:
+def _child(
+    kind: type[Manager], run_id: Any, handlers: Any, tags: Any, metadata: Any
+) -> Manager:
     manager = kind(handlers=[], parent_run_id=run_id)
     manager.set_handlers(handlers)
     manager.add_tags(tags)
@@ -86,7 +113,9 @@ def close_stream_with(stack: ExitStack | AsyncExitStack) -> None:
 
 
 def closed_with_call(stream: Streaming) -> Streaming:
-    """Return the stream of a call, to be closed when the call is, not when it is garbage collected."""
+    """Return the stream of a call, to be closed when the call is, not when it is
+    garbage collected.
+    """
     stack = _STACK.get()
     _STACK.set(None)
     if isinstance(stream, AsyncGenerator):
@@ -100,9 +129,10 @@ def closed_with_call(stream: Streaming) -> Streaming:
 class RelayedChunks:
     """The chunks of a response that is streamed as it comes, and the rest at its end.
 
-    Usage is left out of them: it is reported once, for all samples. From the first call of a tool on, nothing is
-    relayed: it is voted on first. Another response may then win, so where tools may be called, its text alone is
-    relayed before, and nothing from the first part on that belongs to its calls, such as signed reasoning.
+    Usage is left out of them: it is reported once, for all samples. From the first call
+    of a tool on, nothing is relayed: it is voted on first. Another response may then
+    win, so where tools may be called, its text alone is relayed before, and nothing
+    from the first part on that belongs to its calls, such as signed reasoning.
     """
 
     def __init__(self, *, logprobs: bool, may_call: bool) -> None:
@@ -112,13 +142,23 @@ class RelayedChunks:
 
     def relay(self, chunk: AIMessageChunk) -> list[AIMessageChunk]:
         """Return the chunk to stream, if any."""
-        self._held = self._held or bool(chunk.tool_call_chunks) or (self._may_call and not _is_text(chunk))
+        self._held = (
+            self._held
+            or bool(chunk.tool_call_chunks)
+            or (self._may_call and not _is_text(chunk))
+        )
         if self._held:
             return []
         metadata = without_token_usage(kept_metadata(chunk, logprobs=self._logprobs))
-        update = {"usage_metadata": None, "chunk_position": None, "response_metadata": metadata}
+        update = {
+            "usage_metadata": None,
+            "chunk_position": None,
+            "response_metadata": metadata,
+        }
         if self._may_call:
-            update["response_metadata"] = {name: metadata[name] for name in metadata.keys() & {"model_provider"}}
+            update["response_metadata"] = {
+                name: metadata[name] for name in metadata.keys() & {"model_provider"}
+            }
         relayed = chunk.model_copy(update={"id": provider_id(chunk), **update})
         said = relayed.content or relayed.additional_kwargs
         if not (said or (relayed.response_metadata and not self._may_call)):
@@ -142,7 +182,9 @@ class RelayedChunks:
         return chunks_of(message.model_copy(update=left))
 
     def _continued(self, message: AIMessage) -> AIMessage:
-        """Return what follows the text that was relayed: the rest of a response that begins with it, or another one."""
+        """Return what follows the text that was relayed: the rest of a response that
+        begins with it, or another one.
+        """
         shown, content = "".join(chunk.text for chunk in self._chunks), message.content
         if message.text.startswith(shown):
             content = _after(content, shown)
@@ -151,8 +193,13 @@ class RelayedChunks:
         else:  # its indices must not be those of the blocks that were relayed
             content = [_moved(block, at) for at, block in enumerate(content, 1000)]
         extras = {name for chunk in self._chunks for name in chunk.additional_kwargs}
-        left = {"content": content, "additional_kwargs": without(message.additional_kwargs, extras)}
-        return message.model_copy(update={**left, "id": self._chunks[0].id or message.id})
+        left = {
+            "content": content,
+            "additional_kwargs": without(message.additional_kwargs, extras),
+        }
+        return message.model_copy(
+            update={**left, "id": self._chunks[0].id or message.id}
+        )
 
 
 def _after(content: str | list[Any], shown: str) -> str | list[Any]:
@@ -161,32 +208,52 @@ def _after(content: str | list[Any], shown: str) -> str | list[Any]:
         return content[len(shown) :]
     left: list[Any] = []
     for block in content:
-        text = block if isinstance(block, str) else block.get("text", "") if block.get("type") == "text" else ""
+        text = (
+            block
+            if isinstance(block, str)
+            else block.get("text", "")
+            if block.get("type") == "text"
+            else ""
+        )
         if not shown or not text:
             left.append(block)
         elif more := text[len(shown) :]:
-            left.append(more if isinstance(block, str) else {**without(block, block.keys() - _PLACE), "text": more})
+            left.append(
+                more
+                if isinstance(block, str)
+                else {**without(block, block.keys() - _PLACE), "text": more}
+            )
         shown = shown[len(text) :]
     return left
 
 
 def _moved(block: Any, index: int) -> Any:
-    return {**block, "index": index} if isinstance(block, dict) and "index" in block else block
-
-
-def _is_text(chunk: AIMessageChunk) -> bool:
-    """Return whether a part of a response is text, or unsigned reasoning beside it, which go with any calls."""
-    blocks = [] if isinstance(chunk.content, str) else chunk.content
-    return all(isinstance(block, str) or block.get("type") == "text" for block in blocks) and all(
-        isinstance(extra, str) for extra in chunk.additional_kwargs.values()
+    return (
+        {**block, "index": index}
+        if isinstance(block, dict) and "index" in block
+        else block
     )
 
 
+def _is_text(chunk: AIMessageChunk) -> bool:
+    """Return whether a part of a response is text, or unsigned reasoning beside it,
+    which go with any calls.
+    """
+    blocks = [] if isinstance(chunk.content, str) else chunk.content
+    return all(
+        isinstance(block, str) or block.get("type") == "text" for block in blocks
+    ) and all(isinstance(extra, str) for extra in chunk.additional_kwargs.values())
+
+
 def provider_id(message: AIMessage) -> str | None:
-    """Return the id that a provider gave a response; None for one that LangChain made for a call."""
+    """Return the id that a provider gave a response; None for one that LangChain made
+    for a call.
+    """
     return message.id if is_provider_id(message.id) else None
 
 
 def without_token_usage(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metadata of a response without OpenAI's ``token_usage``, as the bill is of all samples."""
+    """Return the metadata of a response without OpenAI's ``token_usage``, as the bill
+    is of all samples.
+    """
     return without(metadata, {"token_usage"})

@@ -1,7 +1,7 @@
 """Find the option or the label that a response chooses.
 
-An option is a letter; several that are joined are a set, and alternatives ("A or C") are no choice. A label is one of
-the names that the caller gives.
+An option is a letter; several that are joined are a set, and alternatives ("A or C")
+are no choice. A label is one of the names that the caller gives.
 """
 
 import re
@@ -19,9 +19,13 @@ from langchain_reasc.answers.statements import last_statement
 
 LATIN: Final = "ABCDEFGHIJ"
 _CIRCLED: Final = {sign: str(number) for number, sign in enumerate("①②③④⑤⑥⑦⑧⑨⑩", 1)}
-_LISTED: Final = re.compile(r"(?:(?<=\s)|(?<=[?？:.。,]|\()|\A)[(（]?([^\W\d_]|[①-⑩])\s?[).:、．）](?=\s|\S)")
+_LISTED: Final = re.compile(
+    r"(?:(?<=\s)|(?<=[?？:.。,]|\()|\A)[(（]?([^\W\d_]|[①-⑩])\s?[).:、．）](?=\s|\S)"
+)
 _MOST_LINES: Final = 40
-_OR: Final = re.compile(r"\b(?:or|oder|ou|lub|veya|eller)\b|\sили\s|或|または|또는", re.IGNORECASE)
+_OR: Final = re.compile(
+    r"\b(?:or|oder|ou|lub|veya|eller)\b|\sили\s|或|または|또는", re.IGNORECASE
+)
 
 
 class ChoiceFinder:
@@ -34,14 +38,18 @@ class ChoiceFinder:
     def __init__(self, letters: str = LATIN) -> None:
         self._letters = letters
 
-    def __call__(self, text: str, *, question: str = "", cut_off: bool = False) -> str | None:
-        """Return the letter in lower case, several as ``a, c``; None if the text chooses none.
+    def __call__(
+        self, text: str, *, question: str = "", cut_off: bool = False
+    ) -> str | None:
+        """Return the letter in lower case, several as ``a, c``; None if the text
+        chooses none.
 
         Args:
             text: a response, without its reasoning.
             question: the question, whose options may have letters of another script.
-            cut_off: whether the response was cut off. Then only an explicit statement counts, or a text that is only
-                a letter (the model may be limited to one token).
+            cut_off: whether the response was cut off. Then only an explicit statement
+                counts, or a text that is only a letter (the model may be limited to one
+                token).
         """
         text = before_next_question(text)
         letters = self._letters + letters_of(question)
@@ -49,7 +57,9 @@ class ChoiceFinder:
         if statement and (chosen := chosen_letters(statement.span, letters)):
             return chosen
         if cut_off:
-            return chosen_letters(text, letters) if len(text.strip(" .()*")) == 1 else None
+            return (
+                chosen_letters(text, letters) if len(text.strip(" .()*")) == 1 else None
+            )
         span = find_span(text, question)
         if span and (chosen := chosen_letters(span, letters)):
             return chosen
@@ -60,7 +70,9 @@ class ChoiceFinder:
         return _implied(text, letters)
 
     def label(self, right: str) -> str:
-        """Write an answer or a label as the letters that it names; any other text in lower case."""
+        """Write an answer or a label as the letters that it names; any other text in
+        lower case.
+        """
         return chosen_letters(right, self._letters) or right.strip().casefold()
 
 
@@ -70,18 +82,26 @@ def letters_of(question: str) -> str:
     question = question[-4000:]
     listed = dict.fromkeys(match[1].upper() for match in _LISTED.finditer(question))
     listed |= dict.fromkeys(sign for sign in _CIRCLED if sign in question)
-    known = LATIN + "".join(language.letters for language in languages.LANGUAGES) + "".join(_CIRCLED)
+    known = (
+        LATIN
+        + "".join(language.letters for language in languages.LANGUAGES)
+        + "".join(_CIRCLED)
+    )
     letters = [letter for letter in listed if letter in known]
     spaced = (
         re.findall(r"(?:(?<=[\s。？?:：])|\A)([^\W\d_])\s(?=\S)", question)
         if re.search("[\u3040-\u30ff]", question)
         else []
     )
-    return "".join(dict.fromkeys([*letters, *(letter for letter in spaced if letter in known)]))
+    return "".join(
+        dict.fromkeys([*letters, *(letter for letter in spaced if letter in known)])
+    )
 
 
 def chosen_letters(span: str, letters: str) -> str | None:
-    """Return the letter that a whole span names, with or without its option's text, or the set of several."""
+    """Return the letter that a whole span names, with or without its option's text, or
+    the set of several.
+    """
     text = without_closing_words(plain_text(without_markup(span)).strip(" .。!\"'"))
     text = without_markup(text).strip(" .。")
     several = re.split(r"\s*(?:,|;|&|\band\b|\bund\b|\by\b|\bet\b|、|と|和|и)\s*", text)
@@ -119,7 +139,9 @@ def _letter(part: str, letters: str) -> str | None:
     return match[1].casefold() if match else None
 
 
-_RIGHT: Final = r"(?:is|are|would be)\s+(?:the\s+)?(?:\w+\s+)?(?:correct|right|true|best|answer)"
+_RIGHT: Final = (
+    r"(?:is|are|would be)\s+(?:the\s+)?(?:\w+\s+)?(?:correct|right|true|best|answer)"
+)
 _CHOSEN: Final = (
     r"(?:choose|chose|choosing|select|selecting|pick|picking|go with|going with|hence|so|therefore|thus|ergo|clearly|"
     r"only|leaves|say|be|is|are|option|choice):?"
@@ -128,7 +150,9 @@ _WRONG: Final = r"(?!\W{0,3}(?:is|are|was)\s+(?:not|wrong|incorrect|false|un))"
 
 
 def _implied(text: str, letters: str) -> str | None:
-    """Return the letter that is called right or chosen, or that stands alone on a line, the last one."""
+    """Return the letter that is called right or chosen, or that stands alone on a line,
+    the last one.
+    """
     capital = f"[{re.escape(letters)}]"
     either = rf"(?:[(\[]({capital})[)\]]|({capital})(?![\w'’]))"
     for pattern in (
@@ -149,16 +173,35 @@ def _implied(text: str, letters: str) -> str | None:
 def _nouns() -> str:
     """Return what may stand in front of a letter, as a pattern."""
     return "|".join(
-        map(re.escape, (*languages.words("choice"), *languages.words("answer"), "graph", "figure", "picture"))
+        map(
+            re.escape,
+            (
+                *languages.words("choice"),
+                *languages.words("answer"),
+                "graph",
+                "figure",
+                "picture",
+            ),
+        )
     )
 
 
 @cache
 def _behind_copula(capital: str) -> str:
     """Return a pattern of a letter behind "is": "la opción correcta es la B) Mercurio"."""
-    spaced = "|".join(re.escape(word) for word in languages.words("copula") if not "\u3040" <= word[0] <= "\ud7a3")
-    unspaced = "|".join(re.escape(word) for word in languages.words("copula") if "\u3040" <= word[0] <= "\ud7a3")
-    before = "|".join(map(re.escape, (*languages.words("article"), *languages.words("choice"))))
+    spaced = "|".join(
+        re.escape(word)
+        for word in languages.words("copula")
+        if not "\u3040" <= word[0] <= "\ud7a3"
+    )
+    unspaced = "|".join(
+        re.escape(word)
+        for word in languages.words("copula")
+        if "\u3040" <= word[0] <= "\ud7a3"
+    )
+    before = "|".join(
+        map(re.escape, (*languages.words("article"), *languages.words("choice")))
+    )
     return (
         rf"(?:(?i:\b(?:{spaced}))\s+|(?:{unspaced})\s?)(?i:(?:{before})\s+)*[(*（]*({capital})"
         r"(?=[)*）]*(?:\Z|[).:*（]\s?|\s\(|\n))"
@@ -170,8 +213,12 @@ def _answer_nouns() -> str:
     return "|".join(map(re.escape, languages.words("answer")))
 
 
-_SAID_BEFORE: Final = re.compile(r"\b(?:is|as|be|are|to|ist|est|es)\s(?:an?\s|the\s|clearly\s)?\Z")
-_DENIED_BEFORE: Final = re.compile(r"\b(?:not|non|never|isn't|neither|nor|no)[\s-](?:an?\s)?\Z")
+_SAID_BEFORE: Final = re.compile(
+    r"\b(?:is|as|be|are|to|ist|est|es)\s(?:an?\s|the\s|clearly\s)?\Z"
+)
+_DENIED_BEFORE: Final = re.compile(
+    r"\b(?:not|non|never|isn't|neither|nor|no)[\s-](?:an?\s)?\Z"
+)
 
 
 class LabelFinder:
@@ -184,9 +231,13 @@ class LabelFinder:
     def __init__(self, labels: Sequence[str]) -> None:
         self._labels = {_folded(label): label for label in labels}
         ordered = sorted(self._labels, key=len, reverse=True)
-        self._pattern = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, ordered))})(?![\w-])")
+        self._pattern = re.compile(
+            rf"(?<![\w-])(?:{'|'.join(map(re.escape, ordered))})(?![\w-])"
+        )
 
-    def __call__(self, text: str, *, question: str = "", cut_off: bool = False) -> str | None:
+    def __call__(
+        self, text: str, *, question: str = "", cut_off: bool = False
+    ) -> str | None:
         """Return the label, or None if the text names none, or several as alternatives."""
         text = before_next_question(text)
         if label := self._labels.get(_folded(text[:TAIL])):
@@ -201,7 +252,11 @@ class LabelFinder:
         text = text[-TAIL:]
         if label := self._headed(text) or self._said(text):
             return label
-        return None if _OR.search(text) and len(text.split()) <= 12 else self._concluded(text, question)
+        return (
+            None
+            if _OR.search(text) and len(text.split()) <= 12
+            else self._concluded(text, question)
+        )
 
     def label(self, right: str) -> str:
         """Write an answer or a right answer as the label that it names."""
@@ -210,35 +265,51 @@ class LabelFinder:
     def _in_object(self, text: str) -> str | None:
         if "{" not in text or (found := last_value(text[-TAIL:])) is None:
             return None
-        values = [self._labels.get(_folded(str(value))) for _, value in leaves(found.value)]
+        values = [
+            self._labels.get(_folded(str(value))) for _, value in leaves(found.value)
+        ]
         labels = {value for value in values if value}
         return labels.pop() if len(labels) == 1 else None
 
     def _headed(self, text: str) -> str | None:
-        """Return the label on a line of its own, alone, with a head as in "Label: spam", or before a dash."""
+        """Return the label on a line of its own, alone, with a head as in "Label:
+        spam", or before a dash.
+        """
         for line in reversed(text.split("\n")[-_MOST_LINES:]):
             bare = _folded(line)
             after_head = bare.rpartition(": ")[2]
-            for part in (bare, after_head, re.split(r"\s[-–—]\s|:\s", bare, maxsplit=1)[0]):
+            for part in (
+                bare,
+                after_head,
+                re.split(r"\s[-–—]\s|:\s", bare, maxsplit=1)[0],
+            ):
                 if label := self._labels.get(part.strip(" .")):
                     return label
         return None
 
     def _said(self, text: str) -> str | None:
-        """Return the label of the first sentence of the last paragraph that says "is" of one."""
+        """Return the label of the first sentence of the last paragraph that says "is"
+        of one.
+        """
         paragraph = re.split(r"\n\s*\n", text.strip())[-1]
         for sentence in sentences(paragraph):
             folded = _folded(sentence)
             for match in self._pattern.finditer(folded):
                 if _SAID_BEFORE.search(folded[: match.start()]):
-                    return self._only(folded) if _OR.search(folded) else self._labels[match[0]]
+                    return (
+                        self._only(folded)
+                        if _OR.search(folded)
+                        else self._labels[match[0]]
+                    )
         return None
 
     def _concluded(self, text: str, question: str) -> str | None:
         span = find_span(text, question)
         if span is None:
             return None
-        return self._only(span) or (self._only(text) if len(text.split()) <= 12 else None)
+        return self._only(span) or (
+            self._only(text) if len(text.split()) <= 12 else None
+        )
 
     def _only(self, span: str) -> str | None:
         """Return the only label that a span names and does not deny."""
@@ -253,5 +324,11 @@ class LabelFinder:
 
 
 def _folded(text: str) -> str:
-    folded = without_markup(without_markup(text).strip(" .!,;:")).casefold().replace("_", " ")
-    return " ".join(folded.replace("**", "").replace("`", "").split()).strip(" .!,;:\"'")
+    folded = (
+        without_markup(without_markup(text).strip(" .!,;:"))
+        .casefold()
+        .replace("_", " ")
+    )
+    return " ".join(folded.replace("**", "").replace("`", "").split()).strip(
+        " .!,;:\"'"
+    )

@@ -1,4 +1,5 @@
-"""Read dates and times of day: ``March 5, 2024``, ``5 mars 2024`` and ``2024-03-05``; ``3:45 PM`` and ``15:45``.
+"""Read dates and times of day: ``March 5, 2024``, ``5 mars 2024`` and ``2024-03-05``;
+``3:45 PM`` and ``15:45``.
 
 Only forms with one meaning are read: 05/06/2024 stays a text.
 """
@@ -14,7 +15,9 @@ _CHINESE: Final = re.compile(
     r"(?:(?P<year>\d{4})\s?[年년]\s?)?(?P<month>\d{1,2})\s?[月월]\s?(?P<day>\d{1,2})\s?[日号號일]"
 )
 _DAY: Final = r"(?P<day>\d{1,2})(?:st|nd|rd|th|er|º|ª|\.)?"
-_YEAR: Final = r"(?:(?:,\s?|\s)(?:de |del |of |г\. ?)?(?P<year>\d{3,4})(?:\s?(?:г\.?|года|r\.))?)?"
+_YEAR: Final = (
+    r"(?:(?:,\s?|\s)(?:de |del |of |г\. ?)?(?P<year>\d{3,4})(?:\s?(?:г\.?|года|r\.))?)?"
+)
 _WEEKDAY: Final = r"(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day,?\s)?"
 _ZONES: Final = r"(?:\s?(?P<zone>UTC|GMT|CES?T|[ECMP][SD]?T|BST|JST|IST|Z))?"
 _CLOCK: Final = re.compile(
@@ -25,7 +28,9 @@ _CLOCK: Final = re.compile(
 
 
 def read_date(text: str) -> str | None:
-    """Return a date as ``2024-03-05``, ``--03-05`` without a year or ``2024-03`` without a day; None if it is none."""
+    """Return a date as ``2024-03-05``, ``--03-05`` without a year or ``2024-03``
+    without a day; None if it is none.
+    """
     for pattern in (_ISO, _CHINESE, *_named_patterns()):
         if match := pattern.fullmatch(text):
             return _written(match.groupdict())
@@ -33,16 +38,23 @@ def read_date(text: str) -> str | None:
 
 
 def find_date(text: str) -> str | None:
-    """Return the only date with a named month in a text, as it is written there; None if there is none, or several."""
+    """Return the only date with a named month in a text, as it is written there; None
+    if there is none, or several.
+    """
     small = text.casefold()
     if not any(month in small for month in MONTHS):
         return None
-    dates = [match[0].strip() for pattern in _named_patterns()[:2] for match in pattern.finditer(text)]
+    dates = [
+        match[0].strip()
+        for pattern in _named_patterns()[:2]
+        for match in pattern.finditer(text)
+    ]
     return dates[0] if len(dates) == 1 else None
 
 
 def read_time(text: str) -> tuple[str, str | None] | None:
-    """Return a time of day as ``15:45``, and how it is written without am and pm if that leaves its half open.
+    """Return a time of day as ``15:45``, and how it is written without am and pm if
+    that leaves its half open.
 
     ``3:45`` may be in either half: ``3:45 am or pm``. In the morning it is ``03:45``.
     """
@@ -59,8 +71,14 @@ def read_time(text: str) -> tuple[str, str | None] | None:
     zone = f" {match['zone'].upper()}" if match["zone"] else ""
     if not half:
         is_open = 1 <= hour <= 12 and not match["hour"].startswith("0")
-        return (f"{hour}{rest}{zone} am or pm" if is_open else f"{hour:02}{rest}{zone}", None)
-    return (f"{hour % 12 + 12 * (half == 'p'):02}{rest}{zone}", f"{hour}{rest}{zone} am or pm")
+        return (
+            f"{hour}{rest}{zone} am or pm" if is_open else f"{hour:02}{rest}{zone}",
+            None,
+        )
+    return (
+        f"{hour % 12 + 12 * (half == 'p'):02}{rest}{zone}",
+        f"{hour}{rest}{zone} am or pm",
+    )
 
 
 def _written(parts: dict[str, str | None]) -> str | None:

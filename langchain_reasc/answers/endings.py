@@ -1,4 +1,6 @@
-"""How a response ended, its reasoning and its reply, in the fields and tags of all providers."""
+"""How a response ended, its reasoning and its reply, in the fields and tags of all
+providers.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -20,14 +22,18 @@ _WORDS: dict[Ending, str] = {
         model_context_window_exceeded context_length_exceeded token_limit time_limit limit time incomplete pause_turn
         timeout error_limit abort aborted cancelled canceled""",
 }
-"""The providers' words for each ending. If a response has several endings, the first of these counts."""
+"""The providers' words for each ending. If a response has several endings, the first of
+these counts.
+"""
 _ENDINGS = [(ending, frozenset(words.split())) for ending, words in _WORDS.items()]
 _WHOLE = """stop stopped stop_sequence end eos eos_token endoftext end_turn end_of_turn complete completed finish
     finished done success tool_calls tool_call tool_use function_call"""
 _FAILURES = frozenset(_FAILED.split())
 _KNOWN = frozenset(_WHOLE.split()).union(*(words for _, words in _ENDINGS))
 _PENDING = "null none not_finished unfinished in_progress queued pending finish_reason_unspecified"
-"""Words that some servers send in each event of a response that goes on, where OpenAI sends null."""
+"""Words that some servers send in each event of a response that goes on, where OpenAI
+sends null.
+"""
 _IS_PENDING = re.compile(rf"(?:{_PENDING.replace(' ', '|')})+")
 FINISH_FIELDS = (
     "finish_reason",
@@ -39,12 +45,19 @@ FINISH_FIELDS = (
     "status",  # OpenAI's Responses API, whose streams have no other word for their end
 )
 _REPEATED = re.compile(r"(.{1,100}?)\1+")
-_THOUGHT_OR_TEXT = {"text", "thinking", "redacted_thinking", "reasoning", "reasoning_content"}
+_THOUGHT_OR_TEXT = {
+    "text",
+    "thinking",
+    "redacted_thinking",
+    "reasoning",
+    "reasoning_content",
+}
 _BLOCKED = "prompt_feedback"  # Gemini, in place of a response
 _ENDS = frozenset({*FINISH_FIELDS, "incomplete_details", _BLOCKED})
 Finish = Literal["ended", "failed", "unknown"]
-"""What a finish reason says: the response ended, or the server failed to generate the response. Of a word that we do
-not know nobody can say whether the response goes on."""
+"""What a finish reason says: the response ended, or the server failed to generate the
+response. Of a word that we do not know nobody can say whether the response goes on.
+"""
 
 
 def ending_of(message: AIMessage) -> Ending:
@@ -72,19 +85,24 @@ def finish_of(reason: object) -> Finish | None:
 
 
 def has_finish_reason(metadata: Mapping[str, Any]) -> bool:
-    """Return whether the metadata of a response or a chunk says, in a word that we know, why generation ended."""
+    """Return whether the metadata of a response or a chunk says, in a word that we
+    know, why generation ended.
+    """
     return any(finish_of(word) != "unknown" for word in finish_reasons(metadata))
 
 
 def failed_reason(metadata: Mapping[str, Any]) -> str | None:
-    """Return the finish reason of a response that its server failed to generate, or None."""
+    """Return the finish reason of a response that its server failed to generate, or
+    None.
+    """
     return next((word for word in finish_reasons(metadata) if word in _FAILURES), None)
 
 
 class UnknownFinish:
     """The finish reason of a stream that is in no word that we know.
 
-    Some servers send such a word in each event, so a word that content follows says nothing of the end.
+    Some servers send such a word in each event, so a word that content follows says
+    nothing of the end.
     """
 
     def __init__(self) -> None:
@@ -92,11 +110,17 @@ class UnknownFinish:
         self._followed: set[str] = set()
 
     def add(self, reason: object, *, says: bool) -> None:
-        """Add the finish reason of the next event, if there is one, and whether the event has content."""
+        """Add the finish reason of the next event, if there is one, and whether the
+        event has content.
+        """
         if says and self.reason is not None:
             self._followed.add(self.reason)
             self.reason = None
-        if reason is not None and finish_of(reason) == "unknown" and str(reason) not in self._followed:
+        if (
+            reason is not None
+            and finish_of(reason) == "unknown"
+            and str(reason) not in self._followed
+        ):
             self.reason = str(reason)
 
 
@@ -106,16 +130,25 @@ def is_refusal(message: AIMessage) -> bool:
         return True
     if isinstance(message.content, str):
         return False
-    return any(isinstance(block, dict) and block.get("type") == "refusal" for block in message.content)
+    return any(
+        isinstance(block, dict) and block.get("type") == "refusal"
+        for block in message.content
+    )
 
 
 def says_nothing(message: AIMessage) -> bool:
-    """Return whether a response has no content: it calls no tool, and is filtered, malformed or empty.
+    """Return whether a response has no content: it calls no tool, and is filtered,
+    malformed or empty.
 
-    A refusal is content, and so are blocks other than text and reasoning, such as a picture.
+    A refusal is content, and so are blocks other than text and reasoning, such as a
+    picture.
     """
     blocks = message.content if isinstance(message.content, list) else ()
-    others = [block for block in blocks if isinstance(block, dict) and block.get("type") not in _THOUGHT_OR_TEXT]
+    others = [
+        block
+        for block in blocks
+        if isinstance(block, dict) and block.get("type") not in _THOUGHT_OR_TEXT
+    ]
     beside = not message.additional_kwargs.keys().isdisjoint(("audio", "function_call"))
     if message.tool_calls or message.invalid_tool_calls or others or beside:
         return False
@@ -143,14 +176,16 @@ def _word(reason: object) -> str:
     if reason is None or reason is False:
         return ""
     word = str(getattr(reason, "value", reason)).rpartition(".")[2].lower()
-    # LangChain joins the strings of a stream's chunks: ``STOPSTOP`` is ``STOP``, and ``nullnullstop`` is ``stop``.
+    # LangChain joins the strings of a stream's chunks: ``STOPSTOP`` is ``STOP``, and
+    # ``nullnullstop`` is ``stop``.
     if pending := _IS_PENDING.match(word):
         word = word[pending.end() :]
     return repeated[1] if (repeated := _REPEATED.fullmatch(word)) else word
 
 
-# Reasoning in the text, where a server has no parser for it. Known are the marks of vLLM's and SGLang's parsers: tags
-# in pairs, Harmony's channels, and Granite's two headings.
+# Reasoning in the text, where a server has no parser for it. Known are the marks of
+# vLLM's and SGLang's parsers: tags in pairs, Harmony's channels, and Granite's two
+# headings.
 
 _TAGS = "think thinking thought thoughts reasoning seed:think reflection scratchpad analysis inner_monologue"
 _OPENINGS = {f"<{name}>": f"</{name}>" for name in _TAGS.split()} | {
@@ -161,21 +196,38 @@ _OPENINGS = {f"<{name}>": f"</{name}>" for name in _TAGS.split()} | {
     "<|inner_prefix|>": "<|inner_suffix|>",
     "<|channel>": "<channel|>",
 }
-_TAG = re.compile("|".join(map(re.escape, (*_OPENINGS, *_OPENINGS.values()))), re.IGNORECASE)
+_TAG = re.compile(
+    "|".join(map(re.escape, (*_OPENINGS, *_OPENINGS.values()))), re.IGNORECASE
+)
 _MAY_BE_TAG = re.compile(r"[<\[◁]")
-_LONE = {"</think>", "</thinking>", "</seed:think>", "[/think]", "◁/think▷", "<|end_thinking|>"}
-"""Closed without having been opened where the chat template opens it, at the end of the prompt."""
+_LONE = {
+    "</think>",
+    "</thinking>",
+    "</seed:think>",
+    "[/think]",
+    "◁/think▷",
+    "<|end_thinking|>",
+}
+"""Closed without having been opened where the chat template opens it, at the end of the
+prompt.
+"""
 _CHANNEL = "<|channel|>"
-_FINAL = re.compile(r"<\|channel\|>\s*final\b[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>")
+_FINAL = re.compile(
+    r"<\|channel\|>\s*final\b[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>"
+)
 _HEADINGS = re.compile(r"\s*here(?:'s| is) my thought process:", re.IGNORECASE)
 _RESPONSE = re.compile(r"here(?:'s| is) my response:", re.IGNORECASE)
-_FRAMES = re.compile(r"</?response>|<\|(?:begin|end)_of_solution\|>|<\|(?:start|end)_response\|>", re.IGNORECASE)
+_FRAMES = re.compile(
+    r"</?response>|<\|(?:begin|end)_of_solution\|>|<\|(?:start|end)_response\|>",
+    re.IGNORECASE,
+)
 
 
 def without_reasoning(text: str) -> str | None:
     """Return a text without its reasoning, or None if the reasoning never ended.
 
-    If only a closing tag is found, the prompt opened the reasoning, and everything before the tag is reasoning.
+    If only a closing tag is found, the prompt opened the reasoning, and everything
+    before the tag is reasoning.
     """
     if _CHANNEL in text:
         ends = [channel.end() for channel in _FINAL.finditer(text)]

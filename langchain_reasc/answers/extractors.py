@@ -14,7 +14,13 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable
 
-from langchain_reasc.answers.choices import LATIN, ChoiceFinder, LabelFinder, chosen_letters, letters_of
+from langchain_reasc.answers.choices import (
+    LATIN,
+    ChoiceFinder,
+    LabelFinder,
+    chosen_letters,
+    letters_of,
+)
 from langchain_reasc.answers.equivalence import (
     JUDGE_PROMPT,
     Equivalence,
@@ -24,8 +30,16 @@ from langchain_reasc.answers.equivalence import (
     by_judge,
 )
 from langchain_reasc.answers.forms import Form, equivalent, form_of, written
-from langchain_reasc.answers.json_values import REASONING, Names, field_of_last_object, whole_value
-from langchain_reasc.answers.mathematics import canonical_mathematics, require_math_verify
+from langchain_reasc.answers.json_values import (
+    REASONING,
+    Names,
+    field_of_last_object,
+    whole_value,
+)
+from langchain_reasc.answers.mathematics import (
+    canonical_mathematics,
+    require_math_verify,
+)
 from langchain_reasc.answers.objects import ObjectVotes
 from langchain_reasc.answers.reduction import last_number_in
 from langchain_reasc.answers.schemas import Schema
@@ -42,21 +56,29 @@ _PATTERN_SECONDS: Final = 1.0
 
 @dataclass(frozen=True)
 class Extractor:
-    """A function from a response to an answer. ``a | b`` asks ``b`` if ``a`` finds no answer.
+    """A function from a response to an answer. ``a | b`` asks ``b`` if ``a`` finds no
+    answer.
 
     Attributes:
-        find: finds the span of the answer in a text (or in the message, with ``reads_message``), or returns None. With
-            ``cut_off=True`` it accepts only answers that the text states explicitly.
+        find: finds the span of the answer in a text (or in the message, with
+            ``reads_message``), or returns None. With ``cut_off=True`` it accepts only
+            answers that the text states explicitly.
         name: the name shown in messages.
         over_tool_calls: whether its answer also counts for a response that calls tools.
         reads_message: whether ``find`` is given the ``AIMessage``.
-        reads_question: whether ``find`` takes the text of the question, as ``question``.
+        reads_question: whether ``find`` takes the text of the question, as
+            ``question``.
         canonical: writes a span as the answer.
-        by_form: whether answers are compared by their forms (see :mod:`.forms`), and not as they are written.
-        blocks: whether finding an answer may take seconds, and so runs in a thread instead of the event loop.
-        texts_vote: whether texts are compared. Otherwise all texts vote for one common answer.
-        objects: how answers that are objects are compared; None if answers are not objects.
-        equivalence: decides which differently spelled answers vote together; None to compare spellings.
+        by_form: whether answers are compared by their forms (see :mod:`.forms`), and
+            not as they are written.
+        blocks: whether finding an answer may take seconds, and so runs in a thread
+            instead of the event loop.
+        texts_vote: whether texts are compared. Otherwise all texts vote for one common
+            answer.
+        objects: how answers that are objects are compared; None if answers are not
+            objects.
+        equivalence: decides which differently spelled answers vote together; None to
+            compare spellings.
         otherwise: the extractor that is asked if this one finds no answer.
     """
 
@@ -73,12 +95,18 @@ class Extractor:
     equivalence: Equivalence | None = None
     otherwise: "Extractor | None" = None
 
-    def __call__(self, response: str | AIMessage, *, question: str = "", cut_off: bool = False) -> str | None:
-        """Return the answer in a text or a message. If it was cut off, accept only explicit statements."""
+    def __call__(
+        self, response: str | AIMessage, *, question: str = "", cut_off: bool = False
+    ) -> str | None:
+        """Return the answer in a text or a message. If it was cut off, accept only
+        explicit statements.
+        """
         span, finder = self._first(response, question, cut_off)
         return None if span is None else finder.canonical(span) or None
 
-    def raw(self, response: str | AIMessage, *, question: str = "", cut_off: bool = False) -> str | None:
+    def raw(
+        self, response: str | AIMessage, *, question: str = "", cut_off: bool = False
+    ) -> str | None:
         """Return the span of the answer as the response spells it."""
         return self._first(response, question, cut_off)[0]
 
@@ -91,19 +119,27 @@ class Extractor:
         return form_of(answer) if self.by_form else Form(answer, answer)
 
     def is_same(self, answer: str | None, label: str) -> bool:
-        """Return whether an answer is that of a label; where one has a unit, the other may leave it out."""
+        """Return whether an answer is that of a label; where one has a unit, the other
+        may leave it out.
+        """
         if answer is None:
             return False
         return answer == label or (self.by_form and equivalent(answer, label))
 
     def same_as(self, label: str, answers: Iterable[str | None]) -> set[str]:
-        """Return the answers to a question that are the label's, which joins their only unit if it has none."""
+        """Return the answers to a question that are the label's, which joins their only
+        unit if it has none.
+        """
         distinct = [answer for answer in dict.fromkeys(answers) if answer is not None]
         if not self.by_form:
             return {answer for answer in distinct if answer == label}
         responses = [self._response(answer) for answer in (*distinct, label)]
         *others, labelled = joined(responses)
-        return {answer for answer, other in zip(distinct, others, strict=True) if other.answer == labelled.answer}
+        return {
+            answer
+            for answer, other in zip(distinct, others, strict=True)
+            if other.answer == labelled.answer
+        }
 
     def _response(self, answer: str) -> Response:
         form = self.form(answer)
@@ -121,8 +157,12 @@ class Extractor:
             equivalence=self.equivalence or other.equivalence,
         )
 
-    def _first(self, response: str | AIMessage, question: str, cut_off: bool) -> "tuple[str | None, Extractor]":
-        """Return the first span that the chain of extractors finds, and the extractor that found it."""
+    def _first(
+        self, response: str | AIMessage, question: str, cut_off: bool
+    ) -> "tuple[str | None, Extractor]":
+        """Return the first span that the chain of extractors finds, and the extractor
+        that found it.
+        """
         content: Any = response
         if isinstance(response, str):
             content = AIMessage(response) if self.reads_message else response
@@ -145,15 +185,18 @@ def extractor(spec: Any = "auto") -> Extractor:
     """Return the extractor that a name, labels or a function stand for.
 
     Args:
-        spec: ``"auto"`` (what the response states as its answer, or is), ``"boxed"``, ``"number"`` (the last one),
-            ``"choice"``, ``"math"`` (like auto, and equal formulas agree), ``"regex:PATTERN"`` (its first group),
-            ``"json:FIELD"`` (dots descend), ``"json"`` (the whole object or list, as :func:`json_object`),
-            ``"text"`` (the whole response), ``"message"`` (for agents: tool calls and JSON objects, without comparing
-            texts), labels (``"spam,ham"``, a list of names, an ``Enum`` or a ``Literal``), or any function from text to
-            an answer or None.
+        spec: ``"auto"`` (what the response states as its answer, or is), ``"boxed"``,
+            ``"number"`` (the last one), ``"choice"``, ``"math"`` (like auto, and equal
+            formulas agree), ``"regex:PATTERN"`` (its first group), ``"json:FIELD"``
+            (dots descend), ``"json"`` (the whole object or list, as
+            :func:`json_object`), ``"text"`` (the whole response), ``"message"`` (for
+            agents: tool calls and JSON objects, without comparing texts), labels
+            (``"spam,ham"``, a list of names, an ``Enum`` or a ``Literal``), or any
+            function from text to an answer or None.
 
     Raises:
-        ConfigurationError: an unknown name, an invalid pattern, or fewer than two different labels.
+        ConfigurationError: an unknown name, an invalid pattern, or fewer than two
+            different labels.
         MissingExtraError: ``"math"`` without the extra ``math``.
     """
     if isinstance(spec, Extractor):
@@ -161,7 +204,12 @@ def extractor(spec: Any = "auto") -> Extractor:
     if (names := _label_names(spec)) is not None:
         return labels(names)
     if callable(spec):
-        return Extractor(partial(_unless_cut_off, spec), _name_of(spec), over_tool_calls=True, blocks=True)
+        return Extractor(
+            partial(_unless_cut_off, spec),
+            _name_of(spec),
+            over_tool_calls=True,
+            blocks=True,
+        )
     kind, _, rest = str(spec).partition(":")
     if "," in kind and not rest:
         return labels([name.strip() for name in kind.split(",")])
@@ -169,18 +217,24 @@ def extractor(spec: Any = "auto") -> Extractor:
         return _WITH_ARGUMENT[kind](rest)
     if spec not in _NAMED:
         raise ConfigurationError(
-            f"unknown answer extractor {spec!r}; choose auto, boxed, number, choice, math, text, message, json, "
-            "regex:PATTERN, json:FIELD, labels such as spam,ham, or pass a function from text to an answer"
+            f"unknown answer extractor {spec!r}; choose auto, boxed, number, choice, "
+            "math, text, message, json, regex:PATTERN, json:FIELD, labels such as "
+            "spam,ham, or pass a function from text to an answer"
         )
     return _NAMED[spec]()
 
 
 def _label_names(spec: Any) -> list[str] | None:
-    """Return the labels that a list, an Enum or a Literal names, or None for any other spec."""
+    """Return the labels that a list, an Enum or a Literal names, or None for any other
+    spec.
+    """
     if isinstance(spec, type) and issubclass(spec, Enum):
         return [str(member.value) for member in spec]
     if get_origin(spec) is Literal:
-        return [str(name.value if isinstance(name, Enum) else name) for name in get_args(spec)]
+        return [
+            str(name.value if isinstance(name, Enum) else name)
+            for name in get_args(spec)
+        ]
     if isinstance(spec, Sequence) and not isinstance(spec, str):
         return [str(name) for name in spec]
     return None
@@ -189,7 +243,8 @@ def _label_names(spec: Any) -> list[str] | None:
 def labels(names: Sequence[str]) -> Extractor:
     """Return an extractor of the label that a response is or states.
 
-    A response that names several labels as alternatives, or none, casts no vote; "not spam" is not spam.
+    A response that names several labels as alternatives, or none, casts no vote; "not
+    spam" is not spam.
 
     Args:
         names: the labels. Their case does not count.
@@ -199,24 +254,38 @@ def labels(names: Sequence[str]) -> Extractor:
     """
     folded = {name.casefold().strip() for name in names}
     if len(folded) < 2 or len(folded) < len(names) or "" in folded:
-        raise ConfigurationError(f"answer=[...] needs at least two different labels that are not empty, got {names!r}")
+        raise ConfigurationError(
+            "answer=[...] needs at least two different labels that are not empty, got "
+            f"{names!r}"
+        )
     finder = LabelFinder(names)
     name = f"labels:{'|'.join(names)}"
-    return Extractor(finder, name, reads_question=True, canonical=finder.label, by_form=False)
+    return Extractor(
+        finder, name, reads_question=True, canonical=finder.label, by_form=False
+    )
 
 
-def message_extractor(find: Callable[[AIMessage], str | None], *, name: str | None = None) -> Extractor:
-    """Return an extractor whose function gets the whole ``AIMessage``: its tool calls, its blocks, how it ended.
+def message_extractor(
+    find: Callable[[AIMessage], str | None], *, name: str | None = None
+) -> Extractor:
+    """Return an extractor whose function gets the whole ``AIMessage``: its tool calls,
+    its blocks, how it ended.
 
-    The function alone decides what is an answer, also for refusals and for responses that were cut off (which never
-    pass the gate).
+    The function alone decides what is an answer, also for refusals and for responses
+    that were cut off (which never pass the gate).
 
     Args:
         find: message -> answer, or None.
         name: the name shown in messages; None for the function's.
     """
     found = partial(_unless_cut_off, find)
-    return Extractor(found, name or _name_of(find), over_tool_calls=True, reads_message=True, blocks=True)
+    return Extractor(
+        found,
+        name or _name_of(find),
+        over_tool_calls=True,
+        reads_message=True,
+        blocks=True,
+    )
 
 
 def boxed() -> Extractor:
@@ -225,17 +294,22 @@ def boxed() -> Extractor:
 
 
 def last_number() -> Extractor:
-    """Return an extractor of the last quantity in the text: ``-5``, ``$1,234.5``, ``3/4``, ``3.2e-4``, ``3:45 PM``."""
+    """Return an extractor of the last quantity in the text: ``-5``, ``$1,234.5``,
+    ``3/4``, ``3.2e-4``, ``3:45 PM``.
+    """
     return Extractor(_last_number, "number")
 
 
 def choice(letters: str = LATIN) -> Extractor:
-    """Return an extractor of the letters of a multiple-choice answer: boxed, stated, called right, or alone.
+    """Return an extractor of the letters of a multiple-choice answer: boxed, stated,
+    called right, or alone.
 
     Several letters that are joined are one answer, whatever their order.
     """
     finder = ChoiceFinder(letters)
-    return Extractor(finder, "choice", reads_question=True, canonical=finder.label, by_form=False)
+    return Extractor(
+        finder, "choice", reads_question=True, canonical=finder.label, by_form=False
+    )
 
 
 def mathematical() -> Extractor:
@@ -247,13 +321,17 @@ def mathematical() -> Extractor:
         MissingExtraError: math-verify is not installed.
     """
     require_math_verify()
-    return Extractor(_auto, "math", reads_question=True, canonical=canonical_mathematics, blocks=True)
+    return Extractor(
+        _auto, "math", reads_question=True, canonical=canonical_mathematics, blocks=True
+    )
 
 
 def matching(pattern: str) -> Extractor:
-    """Return an extractor of the first group (or, without groups, the whole) of the last match of a pattern.
+    """Return an extractor of the first group (or, without groups, the whole) of the
+    last match of a pattern.
 
-    A pattern that takes longer than a second of processor time on a response finds nothing in it.
+    A pattern that takes longer than a second of processor time on a response finds
+    nothing in it.
 
     Raises:
         ConfigurationError: the pattern is not a regular expression.
@@ -261,7 +339,9 @@ def matching(pattern: str) -> Extractor:
     try:
         compiled = regex.compile(pattern)
     except regex.error as error:
-        raise ConfigurationError(f"invalid answer pattern {pattern!r}: {error}") from None
+        raise ConfigurationError(
+            f"invalid answer pattern {pattern!r}: {error}"
+        ) from None
 
     def find(text: str, *, cut_off: bool = False) -> str | None:
         matches = deque(compiled.finditer(text, timeout=_PATTERN_SECONDS), maxlen=1)
@@ -269,16 +349,23 @@ def matching(pattern: str) -> Extractor:
             return None
         found = matches.pop()
         group = found[1] if compiled.groups else found[0]
-        # A match is an explicit answer if it has words or marks around its group, and ends before the text does.
-        cued = found.end() < len(text) and re.search(r"\w|#", found[0].replace(group or "", "", 1))
+        # A match is an explicit answer if it has words or marks around its group, and
+        # ends before the text does.
+        cued = found.end() < len(text) and re.search(
+            r"\w|#", found[0].replace(group or "", "", 1)
+        )
         return group if cued or not cut_off else None
 
     return Extractor(find, f"regex:{pattern}", blocks=True)
 
 
 def json_field(field: str) -> Extractor:
-    """Return an extractor of a field of the last JSON object that has it; ``a.b`` descends."""
-    return Extractor(partial(field_of_last_object, path=field), f"json:{field}", over_tool_calls=True)
+    """Return an extractor of a field of the last JSON object that has it; ``a.b``
+    descends.
+    """
+    return Extractor(
+        partial(field_of_last_object, path=field), f"json:{field}", over_tool_calls=True
+    )
 
 
 def json_object(
@@ -290,32 +377,50 @@ def json_object(
     schema: Schema | None = None,
     check: Callable[[dict[str, Any]], bool] | None = None,
 ) -> Extractor:
-    """Return an extractor of structured output: the last JSON value of a text, or the arguments of its tool call.
+    """Return an extractor of structured output: the last JSON value of a text, or the
+    arguments of its tool call.
 
-    The value is the last object, or list that holds an object, that is not inside another one. A list without objects
-    counts only if it is the whole text, in a code block or not: elsewhere ``[1]`` may be a citation. A list is one
-    value, in an object and alone: its elements are compared in order, and are not answers by themselves.
+    The value is the last object, or list that holds an object, that is not inside
+    another one. A list without objects counts only if it is the whole text, in a code
+    block or not: elsewhere ``[1]`` may be a citation. A list is one value, in an object
+    and alone: its elements are compared in order, and are not answers by themselves.
 
     Args:
-        by_field: whether each field is decided separately (``"a.b"`` is a field inside another) and the answer is
-            assembled from them. Numbers take their weighted median; other fields are voted on.
-        leave_out: fields that do not count, at any depth; by default those in which a model thinks aloud.
+        by_field: whether each field is decided separately (``"a.b"`` is a field inside
+            another) and the answer is assembled from them. Numbers take their weighted
+            median; other fields are voted on.
+        leave_out: fields that do not count, at any depth; by default those in which a
+            model thinks aloud.
         tolerance: field -> the largest difference at which two numbers still agree.
-        voted: with ``by_field``, fields whose numbers are names, such as an id, and are voted on.
-        schema: a JSON schema, or a class that pydantic can validate. Objects that it refuses cast no vote, and its
-            defaults are filled in. If it has a name, calls of other tools remain calls.
-        check: takes the whole object (or list) and returns whether it makes sense, for example whether its parts add
-            up. Objects that it refuses or fails on cast no vote. If it refuses an assembled object, the answer is the
-            object of the response that agrees with most fields.
+        voted: with ``by_field``, fields whose numbers are names, such as an id, and are
+            voted on.
+        schema: a JSON schema, or a class that pydantic can validate. Objects that it
+            refuses cast no vote, and its defaults are filled in. If it has a name,
+            calls of other tools remain calls.
+        check: takes the whole object (or list) and returns whether it makes sense, for
+            example whether its parts add up. Objects that it refuses or fails on cast
+            no vote. If it refuses an assembled object, the answer is the object of the
+            response that agrees with most fields.
 
     Raises:
-        ConfigurationError: a tolerance is not a distance, a single string is given where several are expected, or the
-            schema is unknown.
+        ConfigurationError: a tolerance is not a distance, a single string is given
+            where several are expected, or the schema is unknown.
     """
-    given: Any = {"by_field": by_field, "leave_out": leave_out, "voted": voted, "schema": schema, "check": check}
+    given: Any = {
+        "by_field": by_field,
+        "leave_out": leave_out,
+        "voted": voted,
+        "schema": schema,
+        "check": check,
+    }
     votes = ObjectVotes(tolerance=tolerance or {}, **given)
     return Extractor(
-        votes.in_text, str(votes), canonical=votes.label, by_form=False, objects=votes, blocks=check is not None
+        votes.in_text,
+        str(votes),
+        canonical=votes.label,
+        by_form=False,
+        objects=votes,
+        blocks=check is not None,
     )
 
 
@@ -328,34 +433,44 @@ def free_text(
     prompt: str | None = None,
     timeout: float | None = None,
 ) -> Extractor:
-    """Return an extractor of the whole text, for summaries or advice. Answers that mean the same vote together.
+    """Return an extractor of the whole text, for summaries or advice. Answers that mean
+    the same vote together.
 
-    Exactly one of ``same``, ``embeddings`` and ``judge`` compares two answers. Answers that differ only in case, white
-    space or a final full stop need no comparison. Any other answer is compared with the first answer of each class, in
-    the order in which samples were launched, until one means the same: 16 different answers cost 120 comparisons. The
-    first answer names its class, and is ``reasc.answer``.
+    Exactly one of ``same``, ``embeddings`` and ``judge`` compares two answers. Answers
+    that differ only in case, white space or a final full stop need no comparison. Any
+    other answer is compared with the first answer of each class, in the order in which
+    samples were launched, until one means the same: 16 different answers cost 120
+    comparisons. The first answer names its class, and is ``reasc.answer``.
 
-    If a comparison fails, the two answers count as different, and a notice says how many comparisons failed. After
-    three failures in a row, no more answers to this question are compared. Tool calls vote as usual, and a text that
-    was cut off casts no vote.
+    If a comparison fails, the two answers count as different, and a notice says how
+    many comparisons failed. After three failures in a row, no more answers to this
+    question are compared. Tool calls vote as usual, and a text that was cut off casts
+    no vote.
 
     Args:
         same: compares two answers, and returns a bool.
-        embeddings: two answers mean the same if the cosine of their vectors is at least ``threshold``. Each answer is
-            embedded once.
+        embeddings: two answers mean the same if the cosine of their vectors is at least
+            ``threshold``. Each answer is embedded once.
         threshold: above 0, at most 1. The right value depends on the embedding model.
-        judge: a chat model that is asked whether two answers mean the same, or any Runnable from a prompt string to an
-            ``AIMessage``. Answers are sent whole, however long. Each call is a run below the question's, tagged
-            ``reasc:judge``. The tokens are in :attr:`Usage.judge <langchain_reasc.runnable.result.Usage>`, not in the
-            winning message's ``usage_metadata``, because the judge is another model with another price.
-        prompt: the judge's prompt instead of :data:`~langchain_reasc.answers.JUDGE_PROMPT`: a text with ``{first}``,
-            ``{second}`` and optionally ``{question}`` (the last human message). Put each between tags, as in
-            ``<a>{first}</a>``: the prompt's tags are escaped inside an answer. The judge must reply yes or no as a word
-            at the beginning or end, or in JSON as ``{"same": true}``.
-        timeout: seconds that a comparison may take. The question's own timeout ends comparing too.
+        judge: a chat model that is asked whether two answers mean the same, or any
+            Runnable from a prompt string to an ``AIMessage``. Answers are sent whole,
+            however long. Each call is a run below the question's, tagged
+            ``reasc:judge``. The tokens are in
+            :attr:`Usage.judge <langchain_reasc.runnable.result.Usage>`, not in the
+            winning message's ``usage_metadata``, because the judge is another model
+            with another price.
+        prompt: the judge's prompt instead of
+            :data:`~langchain_reasc.answers.JUDGE_PROMPT`: a text with ``{first}``,
+            ``{second}`` and optionally ``{question}`` (the last human message). Put
+            each between tags, as in ``<a>{first}</a>``: the prompt's tags are escaped
+            inside an answer. The judge must reply yes or no as a word at the beginning
+            or end, or in JSON as ``{"same": true}``.
+        timeout: seconds that a comparison may take. The question's own timeout ends
+            comparing too.
 
     Raises:
-        ConfigurationError: not exactly one of the three is given, or an option does not go with it.
+        ConfigurationError: not exactly one of the three is given, or an option does not
+            go with it.
 
     Example:
         >>> reasc = ReASCRunnable(model=llm, answer=free_text(judge=small_llm))
@@ -364,8 +479,8 @@ def free_text(
     kinds = [kind for kind, one in given.items() if one is not None]
     if len(kinds) != 1:
         raise ConfigurationError(
-            "free_text needs exactly one of same=, embeddings= and judge= to compare answers, got "
-            f"{' and '.join(kinds) or 'none'}"
+            "free_text needs exactly one of same=, embeddings= and judge= to compare "
+            f"answers, got {' and '.join(kinds) or 'none'}"
         )
     if prompt is not None and judge is None:
         raise ConfigurationError("prompt= is the prompt of the judge; pass judge= too")
@@ -378,24 +493,35 @@ def free_text(
     equivalence = replace(equivalence, timeout=timeout)
     name = f"free_text:{equivalence.name}"
     find = partial(_unless_cut_off, str)
-    return Extractor(find, name, canonical=_as_written, by_form=False, blocks=True, equivalence=equivalence)
+    return Extractor(
+        find,
+        name,
+        canonical=_as_written,
+        by_form=False,
+        blocks=True,
+        equivalence=equivalence,
+    )
 
 
 def whole_message(schema: Schema | None = None) -> Extractor:
-    """Return an extractor for agents: tool calls, or an object (or a list that holds one) that is the whole text.
+    """Return an extractor for agents: tool calls, or an object (or a list that holds
+    one) that is the whole text.
 
-    All other texts, also those that were cut off, are :data:`ANY_TEXT`, because their spelling cannot be compared.
+    All other texts, also those that were cut off, are :data:`ANY_TEXT`, because their
+    spelling cannot be compared.
 
     Args:
-        schema: the schema that the call asks the text to follow, or None. A text that is not a value of this schema
-            casts no vote.
+        schema: the schema that the call asks the text to follow, or None. A text that
+            is not a value of this schema casts no vote.
     """
     find = partial(_object_or_text, votes=ObjectVotes(schema=schema))
     return Extractor(find, "message", canonical=str, by_form=False, texts_vote=False)
 
 
 def held_to_schema(extract: Extractor, schema: Schema | None) -> Extractor:
-    """Return the extractor for a call that asks for text of a schema, unless the extractor has a schema."""
+    """Return the extractor for a call that asks for text of a schema, unless the
+    extractor has a schema.
+    """
     if schema is None or extract.otherwise:
         return extract
     if not extract.texts_vote:
@@ -406,8 +532,12 @@ def held_to_schema(extract: Extractor, schema: Schema | None) -> Extractor:
     return replace(extract, find=votes.in_text, canonical=votes.label, objects=votes)
 
 
-def _unless_cut_off(find: Callable[[Any], str | None], given: Any, *, cut_off: bool) -> str | None:
-    """Wrap a function that does not know whether a response was cut off, and may find half an answer."""
+def _unless_cut_off(
+    find: Callable[[Any], str | None], given: Any, *, cut_off: bool
+) -> str | None:
+    """Wrap a function that does not know whether a response was cut off, and may find
+    half an answer.
+    """
     return None if cut_off else find(given)
 
 
@@ -433,21 +563,28 @@ def _last_number(text: str, *, cut_off: bool = False) -> str | None:
     return last_number_in(statement.span if statement else text)
 
 
-def _object_or_text(text: str, *, votes: ObjectVotes, cut_off: bool = False) -> str | None:
+def _object_or_text(
+    text: str, *, votes: ObjectVotes, cut_off: bool = False
+) -> str | None:
     value = whole_value(text, any_list=votes.schema is not None)
     answer = None if value is None else votes.answer(value)
     return answer if answer or votes.schema else ANY_TEXT if text.strip() else None
 
 
 def _as_written(text: str) -> str:
-    return unicodedata.normalize("NFC", text.encode("utf-8", "replace").decode("utf-8")).strip()
+    return unicodedata.normalize(
+        "NFC", text.encode("utf-8", "replace").decode("utf-8")
+    ).strip()
 
 
 def _name_of(find: Callable[..., Any]) -> str:
     return str(getattr(find, "__name__", "custom"))
 
 
-_WITH_ARGUMENT: Final[Mapping[str, Callable[[str], Extractor]]] = {"regex": matching, "json": json_field}
+_WITH_ARGUMENT: Final[Mapping[str, Callable[[str], Extractor]]] = {
+    "regex": matching,
+    "json": json_field,
+}
 _NAMED: Final[Mapping[str, Callable[[], Extractor]]] = {
     "auto": partial(Extractor, _auto, "auto", reads_question=True),
     "boxed": boxed,

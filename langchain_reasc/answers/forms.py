@@ -1,8 +1,9 @@
 """The canonical form of an answer: what has to be equal if two answers are the same.
 
-A whole span is a quantity, a date or time, a range or bound, a list, set or tuple of forms, yes or no, an equation
-``name = form``, JSON, or else a text. A span is reduced only if all of it was understood; the rest is compared as text,
-so that a missing rule splits a vote, and never joins two.
+A whole span is a quantity, a date or time, a range or bound, a list, set or tuple of
+forms, yes or no, an equation ``name = form``, JSON, or else a text. A span is reduced
+only if all of it was understood; the rest is compared as text, so that a missing rule
+splits a vote, and never joins two.
 """
 
 import json
@@ -21,7 +22,8 @@ from langchain_reasc.answers.notation import plain_text, without_markup
 from langchain_reasc.answers.numbers import read_number, spelled
 
 LONGEST: Final = 1000
-"""The most characters of an answer that is read. A longer answer is compared as a text."""
+"""The most characters of an answer that is read. A longer answer is compared as a text.
+"""
 _MOST_PARTS: Final = 60
 
 
@@ -35,8 +37,9 @@ class Form:
     Attributes:
         written: the answer as it is shown and stored. Its own form has the same key.
         key: equal for answers that are the same.
-        weaker: the keys of answers that say the same and leave something out: ``5`` of ``5 km``, the simplest last.
-            Such an answer joins the only stronger one that the responses to its question name.
+        weaker: the keys of answers that say the same and leave something out: ``5`` of
+            ``5 km``, the simplest last. Such an answer joins the only stronger one that
+            the responses to its question name.
     """
 
     written: str
@@ -73,11 +76,17 @@ def written(answer: str) -> str:
 
 
 def equivalent(answer: str | None, other: str | None) -> bool:
-    """Return whether two answers alone are the same, where one may leave out the unit of the other."""
+    """Return whether two answers alone are the same, where one may leave out the unit
+    of the other.
+    """
     if answer is None or other is None:
         return False
     first, second = form_of(answer), form_of(other)
-    return first.key == second.key or first.key in second.weaker or second.key in first.weaker
+    return (
+        first.key == second.key
+        or first.key in second.weaker
+        or second.key in first.weaker
+    )
 
 
 def _form_of_line(line: str) -> Form:
@@ -89,7 +98,9 @@ def _form_of_line(line: str) -> Form:
 
 # Marks around an answer
 
-EMOJI: Final = re.compile("[\U0001f000-\U0001faff\u2600-\u26ff\u2705\u2714\u2728\u2764\ufe0f]+")
+EMOJI: Final = re.compile(
+    "[\U0001f000-\U0001faff\u2600-\u26ff\u2705\u2714\u2728\u2764\ufe0f]+"
+)
 _FINAL_MARKS: Final = re.compile(r"[\s.。।,;:،…]+\Z|(?<=[^\W\d_]{2})[!！]+\Z|[?？]+\Z")
 _FIRST_MARKS: Final = re.compile(r"\A[\s:;,。]+")
 
@@ -102,7 +113,9 @@ def _without_outer_marks(line: str) -> str:
     while line != before:
         before = line
         line = _ERA_FIRST.sub(r"\2 \1", line)
-        line = _FIRST_MARKS.sub("", _FINAL_MARKS.sub("", without_markup(EMOJI.sub("", line))))
+        line = _FIRST_MARKS.sub(
+            "", _FINAL_MARKS.sub("", without_markup(EMOJI.sub("", line)))
+        )
     return line
 
 
@@ -118,7 +131,11 @@ def _json(text: str) -> Form | None:
         value: Any = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if isinstance(value, list) and value and not any(isinstance(item, dict | list) for item in value):
+    if (
+        isinstance(value, list)
+        and value
+        and not any(isinstance(item, dict | list) for item in value)
+    ):
         texts = [item if isinstance(item, str) else json.dumps(item) for item in value]
         return _listed(text, texts, [form_of(item) for item in texts])
     key = canonical(value)
@@ -147,10 +164,16 @@ def _yes_or_no(line: str) -> Form | None:
             if not folded.startswith(word):
                 continue
             rest = line[len(word) :]
-            speakers = [language for language in languages.LANGUAGES if word in getattr(language, field)]
+            speakers = [
+                language
+                for language in languages.LANGUAGES
+                if word in getattr(language, field)
+            ]
             spoken = languages.language_of(line)
             language = spoken if spoken in speakers else speakers[0]
-            if _AFTER_YES.match(rest) and not _pattern_of(language.condition).search(rest):
+            if _AFTER_YES.match(rest) and not _pattern_of(language.condition).search(
+                rest
+            ):
                 return Form(verdict, verdict)
     return None
 
@@ -161,7 +184,9 @@ def _pattern_of(words: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def words_pattern(words: Sequence[str]) -> re.Pattern[str]:
-    """Return a pattern of whole words; a word of a script without spaces may stand anywhere."""
+    """Return a pattern of whole words; a word of a script without spaces may stand
+    anywhere.
+    """
     spaced = "|".join(re.escape(word) for word in words if not is_unspaced(word[0]))
     unspaced = "|".join(re.escape(word) for word in words if is_unspaced(word[0]))
     patterns = [rf"(?<!\w)(?:{spaced})(?!\w)" if spaced else "", unspaced]
@@ -171,7 +196,9 @@ def words_pattern(words: Sequence[str]) -> re.Pattern[str]:
 # A letter of multiple choice
 
 _BRACKETED: Final = re.compile(r"[(\[](\w)[)\]]|(\w)[).]")
-_OPTION: Final = re.compile(r"(?:option|choice|alternative|letter|answer)\s\(?([A-J])\)?", re.IGNORECASE)
+_OPTION: Final = re.compile(
+    r"(?:option|choice|alternative|letter|answer)\s\(?([A-J])\)?", re.IGNORECASE
+)
 
 
 def _letter(line: str) -> Form | None:
@@ -184,7 +211,9 @@ def _letter(line: str) -> Form | None:
 
 # Dates and times
 
-_BEFORE_DATE: Final = re.compile(r"(?:in|on|at|by|the|year|em|en|le|am|um|im|il|el|w|в)\s", re.IGNORECASE)
+_BEFORE_DATE: Final = re.compile(
+    r"(?:in|on|at|by|the|year|em|en|le|am|um|im|il|el|w|в)\s", re.IGNORECASE
+)
 _YEAR: Final = re.compile(r"(?:1[0-9]|20)\d\d")
 
 
@@ -203,10 +232,12 @@ def _date(line: str) -> Form | None:
 # Quantities
 
 _NOT_A_NOUN: Final = word_set(
-    "squared cubed or and bc ad bce ce ago of out in on at to from by per below above before after times "
-    "factorial remainder mod over under plus minus than each percent left right if when but not with without e i x y n "
-    "is are was were the billionth millionth quadrillion quintillion hundred thousand st nd rd th and/or "
-    "greater higher lower older younger longer shorter away behind ahead later earlier early late square cubic"
+    "squared cubed or and bc ad bce ce ago of out in on at to from by per below above "
+    "before after times factorial remainder mod over under plus minus than each "
+    "percent left right if when but not with without e i x y n is are was were the "
+    "billionth millionth quadrillion quintillion hundred thousand st nd rd th and/or "
+    "greater higher lower older younger longer shorter away behind ahead later earlier "
+    "early late square cubic"
 )
 _NOUN: Final = re.compile(r"[^\W\d_]+(?:[ '-][^\W\d_]+){0,2}")
 _MINUS: Final = re.compile(r"(?:minus|negative)\s(?=[\d$.]|[a-z])", re.IGNORECASE)
@@ -215,14 +246,18 @@ _PERCENT: Final = re.compile(
     re.IGNORECASE,
 )
 _PER_MILLE: Final = re.compile(r"\s?‰")
-_OF_SOMETHING: Final = re.compile(r"\s(?:of|de|d'|von|di)\s(?:the\s|all\s)?(?P<noun>[^\W\d_]+(?: [^\W\d_]+){0,2})\Z")
+_OF_SOMETHING: Final = re.compile(
+    r"\s(?:of|de|d'|von|di)\s(?:the\s|all\s)?(?P<noun>[^\W\d_]+(?: [^\W\d_]+){0,2})\Z"
+)
 _OF_THE: Final = re.compile(
-    r"(?:out )?of (?:the|his|her|their|its|all|these|those)\s(?P<noun>[^\W\d_]+)", re.IGNORECASE
+    r"(?:out )?of (?:the|his|her|their|its|all|these|those)\s(?P<noun>[^\W\d_]+)",
+    re.IGNORECASE,
 )
 _MONEY_SCALE: Final = re.compile(r"\s?(k|K|M|m|mn|mm|MM|B|b|bn|Bn|T|tn)(?![A-Za-z])")
 _THOUSANDS: Final = {"k": 3, "m": 6, "b": 9, "t": 12}
 _FEET: Final = re.compile(
-    r"(?P<feet>\d+)\s?(?:'|′|ft|feet)\s?(?P<inches>\d+(?:\.\d+)?)\s?(?:\"|″|''|in|inches)?", re.IGNORECASE
+    r"(?P<feet>\d+)\s?(?:'|′|ft|feet)\s?(?P<inches>\d+(?:\.\d+)?)\s?(?:\"|″|''|in|inches)?",
+    re.IGNORECASE,
 )
 _MOST_SUMMANDS: Final = 4
 _AND: Final = re.compile(r",?\s(?:and\s)?|,\s?")
@@ -262,7 +297,11 @@ class _Quantity:
             return (number, spelled(percents)) if percents > 1 else (number,)
         if self.unit is None:
             return (number,) if self.noun else ()
-        vague = [f"{number} {name}" for name, meanings in units.AMBIGUOUS.items() if self.unit.name in meanings]
+        vague = [
+            f"{number} {name}"
+            for name, meanings in units.AMBIGUOUS.items()
+            if self.unit.name in meanings
+        ]
         if self.noun:
             vague.append(self._measure)
         if self.unit.is_money and "/" in self.unit.name:
@@ -278,13 +317,17 @@ def _quantity(line: str) -> Form | None:
 
 
 def _read_quantity(text: str, *, unit: units.Unit | None = None) -> _Quantity | None:
-    """Read a whole text as a number with its unit; ``unit`` is that of a number that has none."""
+    """Read a whole text as a number with its unit; ``unit`` is that of a number that
+    has none.
+    """
     is_negative = False
     if minus := _MINUS.match(text):
         is_negative, text = True, text[minus.end() :]
     for comma_decimal in (False, True):
         quantity = _with_sign(text, comma_decimal) or _with_unit(text, comma_decimal)
-        if quantity is None or (comma_decimal and not (quantity.unit or quantity.is_share)):
+        if quantity is None or (
+            comma_decimal and not (quantity.unit or quantity.is_share)
+        ):
             continue
         bare = quantity.unit is None and not quantity.noun and not quantity.is_share
         return _Quantity(
@@ -315,18 +358,24 @@ def _with_sign(text: str, comma_decimal: bool) -> _Quantity | None:
     after = after.strip()
     if after in ("", money.name) or units.read_unit(after) == money:
         return _Quantity(value, money)
-    rate = units.read_unit(f"{money.name} {after}") or units.read_unit(f"{money.name}{after}")
+    rate = units.read_unit(f"{money.name} {after}") or units.read_unit(
+        f"{money.name}{after}"
+    )
     if rate is not None:
         return _Quantity(value, rate)
     if _is_noun(after):
-        return _Quantity(value, units.Unit(f"{money.name} {after.casefold()}", is_money=True))
+        return _Quantity(
+            value, units.Unit(f"{money.name} {after.casefold()}", is_money=True)
+        )
     return None
 
 
 @cache
 def _signs() -> re.Pattern[str]:
     signs = "|".join(map(re.escape, units.currency_signs()))
-    return re.compile(rf"(?P<minus>-\s?)?(?P<money>{signs})\s?(?=[-\d.])", re.IGNORECASE)
+    return re.compile(
+        rf"(?P<minus>-\s?)?(?P<money>{signs})\s?(?=[-\d.])", re.IGNORECASE
+    )
 
 
 def _with_unit(text: str, comma_decimal: bool) -> _Quantity | None:
@@ -343,7 +392,9 @@ def _with_unit(text: str, comma_decimal: bool) -> _Quantity | None:
     if scale := _MONEY_SCALE.match(after):
         money = units.read_unit(after[scale.end() :].strip())
         if money and money.is_money:  # 1.5M USD
-            return _Quantity(number.value * 10 ** _THOUSANDS[scale[1][0].lower()], money)
+            return _Quantity(
+                number.value * 10 ** _THOUSANDS[scale[1][0].lower()], money
+            )
     is_stuck = not after.startswith((" ", "-", "'"))
     name = after.strip().lstrip("-") if after.startswith("-") else after.strip()
     if is_stuck and re.match(r"[A-Za-z](?![A-Za-z])", after) and "/" not in after:
@@ -367,7 +418,11 @@ def _with_unit_and_noun(value: Fraction, name: str) -> _Quantity | None:
     for count in range(min(len(words) - 1, 3), 0, -1):
         unit = units.read_unit(" ".join(words[:count]))
         rest = " ".join(words[count:])
-        if unit and not unit.is_money and (_OF_SOMETHING.fullmatch(f" {rest}") or _is_noun(rest)):
+        if (
+            unit
+            and not unit.is_money
+            and (_OF_SOMETHING.fullmatch(f" {rest}") or _is_noun(rest))
+        ):
             return _Quantity(value, unit, rest.casefold())
     return None
 
@@ -383,18 +438,28 @@ def _is_noun(text: str) -> bool:
     if not _NOUN.fullmatch(counted) or (span and not span.isalpha()):
         return False
     words = re.split(r"[ '-]", counted)
-    return _NOT_A_NOUN.isdisjoint(words) and all(len(word) > 1 or is_unspaced(word[0]) for word in words)
+    return _NOT_A_NOUN.isdisjoint(words) and all(
+        len(word) > 1 or is_unspaced(word[0]) for word in words
+    )
 
 
 def _sum(line: str) -> Form | None:
     """Read ``5 hours 30 minutes``, ``3 dollars and 50 cents`` or ``5'3"``."""
     if feet := _FEET.fullmatch(line):
         line = f"{feet['feet']} ft {feet['inches']} in"
-    cuts = [match for match in _AND.finditer(line) if line[match.end() : match.end() + 1].isdigit()]
+    cuts = [
+        match
+        for match in _AND.finditer(line)
+        if line[match.end() : match.end() + 1].isdigit()
+    ]
     if not 0 < len(cuts) < _MOST_SUMMANDS:
         return None
     pieces = [line[start:end] for start, end in _between(cuts, len(line))]
-    quantities = [quantity for quantity in map(_read_quantity, pieces) if quantity and quantity.unit]
+    quantities = [
+        quantity
+        for quantity in map(_read_quantity, pieces)
+        if quantity and quantity.unit
+    ]
     measures = [quantity.key.partition(" ") for quantity in quantities]
     names = {quantity.unit for quantity in quantities}
     dimensions = {unit for _, _, unit in measures}
@@ -419,13 +484,17 @@ _BOUNDS: Final = {
     "<": r"fewer than|less than|under|below|<",
 }
 _BOUND: Final = re.compile(
-    "|".join(f"(?P<b{at}>{words})" for at, words in enumerate(_BOUNDS.values())) + r"(?=[\s\d])", re.IGNORECASE
+    "|".join(f"(?P<b{at}>{words})" for at, words in enumerate(_BOUNDS.values()))
+    + r"(?=[\s\d])",
+    re.IGNORECASE,
 )
 _OR_MORE: Final = re.compile(
     r"(?P<quantity>.+?),?\s(?:or|and)\s(?:(?P<more>more|higher|above|greater|over|older)|"
     r"less|fewer|lower|below|under|younger)(?P<noun>(?:\s.*)?)"
 )
-_RANGE: Final = re.compile(r"\s?(?:–|—|-|~|\bto\b|\buntil\b|\bbis\b)\s?|\s(?:à|a|al|tot)\s")
+_RANGE: Final = re.compile(
+    r"\s?(?:–|—|-|~|\bto\b|\buntil\b|\bbis\b)\s?|\s(?:à|a|al|tot)\s"
+)
 
 
 def _bound(line: str) -> Form | None:
@@ -438,7 +507,11 @@ def _bound(line: str) -> Form | None:
         rest = bound["quantity"] + bound["noun"]
     if not sign or (quantity := _read_quantity(rest)) is None:
         return None
-    return Form(line, f"{sign} {quantity.key}", tuple(f"{sign} {key}" for key in quantity.weaker))
+    return Form(
+        line,
+        f"{sign} {quantity.key}",
+        tuple(f"{sign} {key}" for key in quantity.weaker),
+    )
 
 
 _NOUN_FIRST: Final = re.compile(r"(?P<noun>[^\W\d_]{3,})\s(?P<range>\d.*)")
@@ -459,13 +532,17 @@ def _range_behind_noun(line: str) -> Form | None:
 
 
 def _range(line: str) -> Form | None:
-    bare = re.sub(r"\A(?:from|between|von|de|entre|zwischen)\s", "", line, flags=re.IGNORECASE)
+    bare = re.sub(
+        r"\A(?:from|between|von|de|entre|zwischen)\s", "", line, flags=re.IGNORECASE
+    )
     cuts = list(_RANGE.finditer(bare, 1))
     if line.lower().startswith("between "):
         cuts = list(re.finditer(r"\sand\s", bare))
     for cut in cuts:
         low_text, high_text = bare[: cut.start()], bare[cut.end() :]
-        if form := _range_of_quantities(line, low_text, high_text) or _range_of_times(line, low_text, high_text):
+        if form := _range_of_quantities(line, low_text, high_text) or _range_of_times(
+            line, low_text, high_text
+        ):
             return form
     return None
 
@@ -481,7 +558,10 @@ def _range_of_quantities(line: str, low_text: str, high_text: str) -> Form | Non
         low = _Quantity(low.value / 100, is_share=True)
     if high.noun and not low.noun:
         low = _Quantity(low.value, noun=high.noun)
-    weaker = [f"{low_key}…{high_key}" for low_key, high_key in zip(low.weaker, high.weaker, strict=False)]
+    weaker = [
+        f"{low_key}…{high_key}"
+        for low_key, high_key in zip(low.weaker, high.weaker, strict=False)
+    ]
     return Form(line, f"{low.key}…{high.key}", tuple(weaker))
 
 
@@ -523,7 +603,11 @@ _OPENING: Final = {"(": ")", "[": "]", "{": "}", "<": ">", "⟨": "⟩"}
 def _enclosed(line: str) -> Form | None:
     """Read a set, a tuple, an interval, or a list in brackets."""
     opening, closing = line[:1], line[-1:]
-    if opening not in _OPENING or closing not in (")", "]", "}", ">", "⟩") or len(line) < 3:
+    if (
+        opening not in _OPENING
+        or closing not in (")", "]", "}", ">", "⟩")
+        or len(line) < 3
+    ):
         return None
     inside = line[1:-1]
     if not _is_balanced(inside):
@@ -531,7 +615,9 @@ def _enclosed(line: str) -> Form | None:
     parts = _cut_at(inside, ",;")
     if len(parts) < 2 and not (opening + closing == "{}" and inside.strip()):
         return None
-    forms = [_form_of_line(_without_outer_marks(part)) for part in parts or [inside.strip()]]
+    forms = [
+        _form_of_line(_without_outer_marks(part)) for part in parts or [inside.strip()]
+    ]
     if opening + closing == "{}":
         keys = sorted({form.key for form in forms})
         return Form(line, "{" + "; ".join(keys) + "}")
@@ -552,19 +638,29 @@ def _several(line: str) -> Form | None:
 
 
 def list_parts(line: str) -> list[str]:
-    """Return the parts of a line that are joined by "or", or else by commas and "and", outside of brackets."""
+    """Return the parts of a line that are joined by "or", or else by commas and "and",
+    outside of brackets.
+    """
     if not _is_balanced(line) or "\\begin" in line:
         return [line]
-    if alternatives := _cut_by(_joints("alternative", languages.language_of(line)), line):
+    if alternatives := _cut_by(
+        _joints("alternative", languages.language_of(line)), line
+    ):
         return alternatives
-    pieces = _cut_by(_joints("conjunction", languages.language_of(line)), line) or [line]
+    pieces = _cut_by(_joints("conjunction", languages.language_of(line)), line) or [
+        line
+    ]
     return [part for piece in pieces for part in _cut_at(piece, ",;、،") or [piece]]
 
 
 @cache
 def _joints(field: str, language: languages.Language) -> re.Pattern[str]:
-    """Return a pattern of "and" or "or" between the parts of a list, with a comma before it."""
-    words = "|".join(re.escape(word) for word in getattr(language, field) if not is_unspaced(word[0]))
+    """Return a pattern of "and" or "or" between the parts of a list, with a comma
+    before it.
+    """
+    words = "|".join(
+        re.escape(word) for word in getattr(language, field) if not is_unspaced(word[0])
+    )
     english = "and|&" if field == "conjunction" else "or"
     return re.compile(rf"(?:\s*[,;]\s*|\s)(?:{words}|{english})\s", re.IGNORECASE)
 
@@ -574,7 +670,10 @@ def _listed(line: str, parts: Sequence[str], forms: Sequence[Form]) -> Form:
     if len(forms) == 1:
         return Form(line, "[" + forms[0].key + "]", kind="list")
     key = "; ".join(form.key for form in forms)
-    barest = "; ".join(form.weaker[-1] if form.weaker and form.kind == "value" else form.key for form in forms)
+    barest = "; ".join(
+        form.weaker[-1] if form.weaker and form.kind == "value" else form.key
+        for form in forms
+    )
     return Form(line, key, (barest,) if barest != key else (), kind="list")
 
 
@@ -587,7 +686,9 @@ def _cut_by(pattern: re.Pattern[str], line: str) -> list[str]:
 
 
 def _cut_at(line: str, marks: str) -> list[str]:
-    """Cut a line at marks outside of brackets that are not within a number; nothing if there is none."""
+    """Cut a line at marks outside of brackets that are not within a number; nothing if
+    there is none.
+    """
     return _cut_by(re.compile(rf"[{marks}](?!(?<=\d,)\d{{3}}(?!\d))\s*"), line)
 
 
@@ -606,8 +707,12 @@ def _is_balanced(line: str) -> bool:
 
 # Texts
 
-_EXPLANATION: Final = re.compile(r"(?P<before>.*\S)\s\((?P<inside>[^()]*[^\W\d_]{2}[^()]*)\)")
-_OF_VALUE: Final = re.compile(r"\bnot\b|\bmod\b|[=<>≤≥^\\+*/]|\d\s?-\s?\d", re.IGNORECASE)
+_EXPLANATION: Final = re.compile(
+    r"(?P<before>.*\S)\s\((?P<inside>[^()]*[^\W\d_]{2}[^()]*)\)"
+)
+_OF_VALUE: Final = re.compile(
+    r"\bnot\b|\bmod\b|[=<>≤≥^\\+*/]|\d\s?-\s?\d", re.IGNORECASE
+)
 _MODULO: Final = re.compile(r"\((mod [^()]+)\)")
 _FUNCTIONS: Final = re.compile(
     r"\\[a-zA-Z]+|\{[pbvV]?matrix\}|(?<![a-zA-Z])(?:arc)?(?:sin|cos|tan|cot|log|ln|exp|max|min|lim|gcd|lcm|mod|det)(?![a-z])"
@@ -616,7 +721,9 @@ _WORD: Final = re.compile(r"[^\W\d_]{2,}")
 _OPERATOR: Final = re.compile(r"[-+*/^=<>|√±·×÷≤≥≠!π_∪∩]")
 _LOOSE_SPACE: Final = re.compile(r"(?<=\W) | (?=\W)|(?<=\d) (?=[^\W\d])")
 _TIMES: Final = re.compile(r"(?<=\d)[*·](?=[a-zA-Z])")
-_CODE: Final = re.compile(r"[={}\[\];_\\]|\w\(|(?:^|\s|\w)/\w+|(?:^|\s)--?\w|->|\w\.\w+\(|\w:$|\n")
+_CODE: Final = re.compile(
+    r"[={}\[\];_\\]|\w\(|(?:^|\s|\w)/\w+|(?:^|\s)--?\w|->|\w\.\w+\(|\w:$|\n"
+)
 _SQL: Final = re.compile(
     r"\s*(?:(?i:select|insert|update|delete|create|alter|drop)\s.*\b(?i:from|into|set|table|where|view|index)\b|"
     r"(?:WHERE|ORDER BY|GROUP BY|HAVING|LEFT JOIN|INNER JOIN|JOIN|order by|group by)\s)",
@@ -644,8 +751,14 @@ def is_sql(text: str) -> bool:
 
 
 def is_code(text: str) -> bool:
-    """Return whether a text of several lines is code, in which lines and indentation count."""
-    return "\n" in text and not is_sql(text) and _CODE.search(text.replace("\n", " ")) is not None
+    """Return whether a text of several lines is code, in which lines and indentation
+    count.
+    """
+    return (
+        "\n" in text
+        and not is_sql(text)
+        and _CODE.search(text.replace("\n", " ")) is not None
+    )
 
 
 def _explained(line: str) -> Form | None:
@@ -656,23 +769,33 @@ def _explained(line: str) -> Form | None:
     form = _form_of_line(match["before"])
     if form.kind == "value":
         return form
-    return Form(line, f"{form.key} ({match['inside'].casefold()})", (form.key,), kind="text")
+    return Form(
+        line, f"{form.key} ({match['inside'].casefold()})", (form.key,), kind="text"
+    )
 
 
 def _mathematics(line: str) -> Form | None:
-    """Read what consists of numbers, single letters and operators, in which spaces do not count."""
+    """Read what consists of numbers, single letters and operators, in which spaces do
+    not count.
+    """
     text = _MODULO.sub(r"\1", line)
-    if not (_OPERATOR.search(text) or "\\" in text) or _WORD.search(_FUNCTIONS.sub(" ", text)):
+    if not (_OPERATOR.search(text) or "\\" in text) or _WORD.search(
+        _FUNCTIONS.sub(" ", text)
+    ):
         return None
     key = _LOOSE_SPACE.sub("", _TIMES.sub("", text))
     return Form(line, key, kind="mathematics")
 
 
 def _as_sql(text: str) -> Form:
-    """Read SQL, in which the case of words and white space do not count, but those of quoted texts do."""
+    """Read SQL, in which the case of words and white space do not count, but those of
+    quoted texts do.
+    """
     line = " ".join(text.split())
     pieces = _QUOTED.split(line)
-    folded = "".join(piece if at % 2 else piece.casefold() for at, piece in enumerate(pieces))
+    folded = "".join(
+        piece if at % 2 else piece.casefold() for at, piece in enumerate(pieces)
+    )
     return Form(line, folded.rstrip(" ;."), kind="code")
 
 
@@ -684,7 +807,9 @@ def _as_text(line: str) -> Form:
     text = _TITLE.sub("", _ARTICLE.sub("", text))
     text = " ".join(text.split()).strip(" .!?*\"'") or line
     parts = re.split("[-']", text)
-    is_token = " " not in text and not all(part.isalpha() or part.isdigit() for part in parts)
+    is_token = " " not in text and not all(
+        part.isalpha() or part.isdigit() for part in parts
+    )
     if len(text) > 1 and _FORMULA.fullmatch(text):  # CO is not Co
         return Form(line, text, (text.casefold(),), kind="text")
     key = text if is_token else text.casefold()
@@ -694,7 +819,9 @@ def _as_text(line: str) -> Form:
 
 
 def _without_article(key: str) -> str:
-    """Return a text without the article of a language other than English: "rhein" of "der rhein"."""
+    """Return a text without the article of a language other than English: "rhein" of
+    "der rhein".
+    """
     match = _articles().match(key)
     return key[match.end() :] if match else key
 
@@ -708,15 +835,30 @@ def _articles() -> re.Pattern[str]:
 
 
 def _family_name_first(key: str) -> tuple[str, ...]:
-    """Return ``kessler; miriam``, which is how the list "Kessler, Miriam" is read, of ``miriam kessler``."""
+    """Return ``kessler; miriam``, which is how the list "Kessler, Miriam" is read, of
+    ``miriam kessler``.
+    """
     words = key.split(" ")
-    if not 2 <= len(words) <= 4 or not all(word.replace("-", "").replace("'", "").isalpha() for word in words):
+    if not 2 <= len(words) <= 4 or not all(
+        word.replace("-", "").replace("'", "").isalpha() for word in words
+    ):
         return ()
     return (f"{words[-1]}; {' '.join(words[:-1])}",)
 
 
 _READERS: Final[Sequence[Callable[[str], Form | None]]] = (
-    *(_letter, _yes_or_no, _date, _quantity, _ratio, _bound, _range, _range_behind_noun, _equation, _enclosed),
+    *(
+        _letter,
+        _yes_or_no,
+        _date,
+        _quantity,
+        _ratio,
+        _bound,
+        _range,
+        _range_behind_noun,
+        _equation,
+        _enclosed,
+    ),
     *(_several, _explained, _mathematics),
 )
 """Each reads a whole line, or nothing; the first that reads it decides."""

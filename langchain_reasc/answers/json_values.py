@@ -1,4 +1,6 @@
-"""JSON in texts: find objects and lists, write equal values alike, compare with a tolerance, check names in options."""
+"""JSON in texts: find objects and lists, write equal values alike, compare with a
+tolerance, check names in options.
+"""
 
 import json
 import math
@@ -20,7 +22,9 @@ from langchain_reasc.method.fields import within
 # Objects and lists in a text
 
 _DEEPEST: Final = 32
-"""The deepest nesting of a value that is read. Each character is parsed at most this many times."""
+"""The deepest nesting of a value that is read. Each character is parsed at most this
+many times.
+"""
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[{}\[\]]', re.DOTALL)
 _OPENING = re.compile(r"[{\[]")
 _CLOSING: Final = {"{": "}", "[": "]"}
@@ -40,22 +44,29 @@ class FoundValue(NamedTuple):
 
 
 def last_value(text: str, *, cut_off: bool = False) -> FoundValue | None:
-    """Return the last value in a text: an object, or a list that holds an object, that is not inside another value.
+    """Return the last value in a text: an object, or a list that holds an object, that
+    is not inside another value.
 
-    A list without objects counts only if it is the whole text, in a code block or not: in prose it may be a citation.
-    If the text was cut off, values inside one that never ended do not count.
+    A list without objects counts only if it is the whole text, in a code block or not:
+    in prose it may be a citation. If the text was cut off, values inside one that never
+    ended do not count.
     """
     return next(_values_backwards(text, cut_off, lists=True), None) or _whole_list(text)
 
 
 def whole_value(text: str, *, any_list: bool) -> Structure | None:
-    """Parse a text that is only an object or a list, in a code block or not; return None for anything else.
+    """Parse a text that is only an object or a list, in a code block or not; return
+    None for anything else.
 
     Unless ``any_list``, a list counts only if it holds an object.
     """
     start, end = _without_fence(text)
     value = parsed_value(text[start:end])
-    return None if isinstance(value, list) and not any_list and not _holds_object(value) else value
+    return (
+        None
+        if isinstance(value, list) and not any_list and not _holds_object(value)
+        else value
+    )
 
 
 def _whole_list(text: str) -> FoundValue | None:
@@ -65,7 +76,9 @@ def _whole_list(text: str) -> FoundValue | None:
 
 
 def _without_fence(text: str) -> tuple[int, int]:
-    """Return the place of a text without a code block's marks and the white space around."""
+    """Return the place of a text without a code block's marks and the white space
+    around.
+    """
     fenced = _FENCED.fullmatch(text)
     start, end = fenced.span(1) if fenced else (0, len(text))
     inside = text[start:end]
@@ -73,14 +86,19 @@ def _without_fence(text: str) -> tuple[int, int]:
 
 
 def field_of_last_object(text: str, path: str, *, cut_off: bool = False) -> str | None:
-    """Return a field of the last object that has it, as text: a string as it is, any other value as JSON.
+    """Return a field of the last object that has it, as text: a string as it is, any
+    other value as JSON.
 
-    ``a.b`` descends. None if there is no such object, or if the field is null, NaN or infinite.
+    ``a.b`` descends. None if there is no such object, or if the field is null, NaN or
+    infinite.
     """
     keys = path.split(".")
     if f'"{keys[0]}"' not in text:
         return None
-    fields = (_descend(found.value, keys) for found in _values_backwards(text, cut_off, lists=False))
+    fields = (
+        _descend(found.value, keys)
+        for found in _values_backwards(text, cut_off, lists=False)
+    )
     value = next((value for value in fields if value is not _ABSENT), None)
     if value is None or isinstance(value, str):
         return value
@@ -99,7 +117,9 @@ def _descend(value: Any, keys: Sequence[str]) -> Any:
 
 
 def parsed_value(text: str) -> Structure | None:
-    """Parse a text that is one object or list; return None for anything else. NaN and infinities become null."""
+    """Parse a text that is one object or list; return None for anything else. NaN and
+    infinities become null.
+    """
     try:
         value = parse_json(text, strict=False, parse_constant=lambda name: None)
     except ValueError:
@@ -108,13 +128,16 @@ def parsed_value(text: str) -> Structure | None:
 
 
 def _values_backwards(text: str, cut_off: bool, *, lists: bool) -> Iterator[FoundValue]:
-    """Yield the outermost objects, last first, and with ``lists`` also the outermost lists that hold an object.
+    """Yield the outermost objects, last first, and with ``lists`` also the outermost
+    lists that hold an object.
 
     If a pair of brackets is not JSON, yield what is inside.
     """
     pairs, unclosed = _pairs(text, lists)
     done = len(text)  # what begins behind it is inside a value that has been read
-    for start, end, height in reversed(pairs):  # the order of closing, backwards: around before inside, the last first
+    for start, end, height in reversed(
+        pairs
+    ):  # the order of closing, backwards: around before inside, the last first
         if end > done or height > _DEEPEST or (cut_off and unclosed < start):
             continue
         value = parsed_value(text[start:end])
@@ -124,19 +147,26 @@ def _values_backwards(text: str, cut_off: bool, *, lists: bool) -> Iterator[Foun
 
 
 def _holds_object(values: list[Any]) -> bool:
-    return any(isinstance(value, dict) or (isinstance(value, list) and _holds_object(value)) for value in values)
+    return any(
+        isinstance(value, dict) or (isinstance(value, list) and _holds_object(value))
+        for value in values
+    )
 
 
 def _pairs(text: str, lists: bool) -> tuple[list[tuple[int, int, int]], int]:
-    """Return the balanced pairs of braces in closing order, and the place of the first value that stays open.
+    """Return the balanced pairs of braces in closing order, and the place of the first
+    value that stays open.
 
-    Each pair is (start, end, depth of the nesting inside). With ``lists``, square brackets are pairs too.
+    Each pair is (start, end, depth of the nesting inside). With ``lists``, square
+    brackets are pairs too.
     """
     pairs: list[tuple[int, int, int]] = []
     stack: list[tuple[str, int]] = []
     heights = [0]
     at = 0
-    while token := (_TOKEN if stack else _OPENING).search(text, at):  # outside of values a quotation mark is prose
+    while token := (_TOKEN if stack else _OPENING).search(
+        text, at
+    ):  # outside of values a quotation mark is prose
         at, mark = token.end(), token[0]
         if mark in _CLOSING:
             stack.append((mark, token.start()))
@@ -147,16 +177,30 @@ def _pairs(text: str, lists: bool) -> tuple[list[tuple[int, int, int]], int]:
             heights[-1] = max(heights[-1], height)
             if lists or mark == "}":
                 pairs.append((start, at, height))
-    begun = (start for mark, start in stack if mark == "{" or (lists and _BEGUN_LIST.match(text, start)))
+    begun = (
+        start
+        for mark, start in stack
+        if mark == "{" or (lists and _BEGUN_LIST.match(text, start))
+    )
     return pairs, next(begun, len(text))
 
 
 # Values
 
 REASONING: Final = (
-    *("reasoning", "rationale", "explanation", "thoughts", "thought", "thinking", "scratchpad", "chain_of_thought"),
+    *(
+        "reasoning",
+        "rationale",
+        "explanation",
+        "thoughts",
+        "thought",
+        "thinking",
+        "scratchpad",
+        "chain_of_thought",
+    ),
 )
-"""Fields and arguments in which a model thinks aloud, so that no two responses agree."""
+"""Fields and arguments in which a model thinks aloud, so that no two responses agree.
+"""
 
 Names = Sequence[str] | AbstractSet[str]
 """Several names, in a collection that pydantic knows."""
@@ -164,11 +208,14 @@ Path = tuple[str, ...]
 """The keys that lead to a value. A value in a list has the keys of the list."""
 
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
-_UTC: Final = re.compile(r"\A(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?)[+-]00:00\Z")
+_UTC: Final = re.compile(
+    r"\A(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?)[+-]00:00\Z"
+)
 
 
 def canonical(value: Any) -> str:
-    """Return a value as JSON that spells equal values alike: ``1.0`` as ``1``, sorted keys, NFC.
+    """Return a value as JSON that spells equal values alike: ``1.0`` as ``1``, sorted
+    keys, NFC.
 
     UUIDs are in lower case, and an instant in UTC ends with ``Z``.
 
@@ -176,7 +223,11 @@ def canonical(value: Any) -> str:
         RecursionError: the value is nested too deeply.
     """
     text = json.dumps(plain(value), sort_keys=True, ensure_ascii=False, default=str)
-    return text if text.isascii() else normalize("NFC", text.encode("utf-8", "replace").decode("utf-8"))
+    return (
+        text
+        if text.isascii()
+        else normalize("NFC", text.encode("utf-8", "replace").decode("utf-8"))
+    )
 
 
 def plain(value: Any) -> Any:
@@ -196,7 +247,9 @@ def plain(value: Any) -> Any:
             number = float(value)
             if math.isfinite(number) and Decimal(repr(number)) == value:
                 return plain(number)
-            return str(value.normalize(Context(prec=max(len(value.as_tuple().digits), 1))))
+            return str(
+                value.normalize(Context(prec=max(len(value.as_tuple().digits), 1)))
+            )
         case datetime() if value.tzinfo is not None:
             return value.astimezone(UTC)
         case SecretStr() | SecretBytes():
@@ -206,27 +259,47 @@ def plain(value: Any) -> Any:
     return value
 
 
-def leaves(value: Any, path: Path = (), *, into_lists: bool = False) -> Iterator[tuple[Path, Any]]:
-    """Yield the values in an object and in objects inside it, and if asked in lists of objects."""
+def leaves(
+    value: Any, path: Path = (), *, into_lists: bool = False
+) -> Iterator[tuple[Path, Any]]:
+    """Yield the values in an object and in objects inside it, and if asked in lists of
+    objects.
+    """
     if isinstance(value, dict) and value:
         for key, inner in value.items():
             yield from leaves(inner, (*path, key), into_lists=into_lists)
-    elif into_lists and isinstance(value, list) and any(isinstance(inner, dict) for inner in value):
+    elif (
+        into_lists
+        and isinstance(value, list)
+        and any(isinstance(inner, dict) for inner in value)
+    ):
         for inner in value:
             yield from leaves(inner, path, into_lists=True)
     else:
         yield path, value
 
 
-def near(one: Any, other: Any, tolerance: Mapping[str, float], tool: str = "", path: Path = ()) -> bool:
-    """Return whether two JSON values are the same, except for numbers within their tolerance."""
+def near(
+    one: Any,
+    other: Any,
+    tolerance: Mapping[str, float],
+    tool: str = "",
+    path: Path = (),
+) -> bool:
+    """Return whether two JSON values are the same, except for numbers within their
+    tolerance.
+    """
     match one, other:
         case dict(), dict():
             same_keys = one.keys() == other.keys()
-            return same_keys and all(near(one[key], other[key], tolerance, tool, (*path, key)) for key in one)
+            return same_keys and all(
+                near(one[key], other[key], tolerance, tool, (*path, key)) for key in one
+            )
         case list(), list():
             pairs = zip(one, other, strict=False)
-            return len(one) == len(other) and all(near(*pair, tolerance, tool, path) for pair in pairs)
+            return len(one) == len(other) and all(
+                near(*pair, tolerance, tool, path) for pair in pairs
+            )
     if _is_number(one) and _is_number(other):
         return within(one, other, option_for(tolerance, path, tool) or 0.0)
     return canonical(one) == canonical(other)  # in Python, True == 1
@@ -240,28 +313,40 @@ def _is_number(value: Any) -> bool:
 
 
 def names_of(path: Path, tool: str = "") -> tuple[str, ...]:
-    """Return the names that options may use for a value; the first one includes the tool."""
+    """Return the names that options may use for a value; the first one includes the
+    tool.
+    """
     name = ".".join(path)
     return (f"{tool}.{name}", name) if tool else (name,)
 
 
 def option_for(options: Mapping[str, Any], path: Path, tool: str = "") -> Any:
     """Return the option for a value, or None."""
-    return next((options[name] for name in names_of(path, tool) if name in options), None) if options else None
+    return (
+        next((options[name] for name in names_of(path, tool) if name in options), None)
+        if options
+        else None
+    )
 
 
 def check_options(tolerance: Mapping[str, float], **names: object) -> None:
     """Check tolerances, and that names come as a collection.
 
     Raises:
-        ConfigurationError: a tolerance is not a distance, or a single string is given instead of several names.
+        ConfigurationError: a tolerance is not a distance, or a single string is given
+            instead of several names.
     """
     for option, given in names.items():
         several = given.values() if isinstance(given, Mapping) else [given]
         if any(isinstance(one, str) for one in several):
             raise ConfigurationError(f"{option} must be a list of names, got {given!r}")
     for name, distance in tolerance.items():
-        if isinstance(distance, bool) or not isinstance(distance, int | float) or not 0 <= distance < math.inf:
+        if (
+            isinstance(distance, bool)
+            or not isinstance(distance, int | float)
+            or not 0 <= distance < math.inf
+        ):
             raise ConfigurationError(
-                f"the tolerance of {name!r} must be a finite number of at least 0, got {distance!r}"
+                f"the tolerance of {name!r} must be a finite number of at least 0, got "
+                f"{distance!r}"
             )

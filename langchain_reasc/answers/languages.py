@@ -1,8 +1,9 @@
 """Words by which a reader of responses finds the answer, in 16 languages.
 
-Some words of one language mean something else in another (Polish "to" is "is", French "son" is "his", Turkish "son" is
-"final", Portuguese "no" is "in the"). So combine the words of one language, and use :func:`words` only where a word of
-any language has the same effect. Words are whole words, except in Chinese, Japanese and Korean.
+Some words of one language mean something else in another (Polish "to" is "is", French
+"son" is "his", Turkish "son" is "final", Portuguese "no" is "in the"). So combine the
+words of one language, and use :func:`words` only where a word of any language has the
+same effect. Words are whole words, except in Chinese, Japanese and Korean.
 """
 
 import re
@@ -17,27 +18,36 @@ class Language:
 
     Attributes:
         code: the code of ISO 639-1.
-        answer: nouns for the answer. Nouns that usually head the working ("Решение:") are missing.
-        copula: what links the noun and the answer. In Japanese and Korean it is a particle after the noun.
-        after: words around the answer that are not part of it: before it ("therefore"), or after it ("です"). Several
-            may follow each other. Those with an apostrophe are suffixes.
+        answer: nouns for the answer. Nouns that usually head the working ("Решение:")
+            are missing.
+        copula: what links the noun and the answer. In Japanese and Korean it is a
+            particle after the noun.
+        after: words around the answer that are not part of it: before it ("therefore"),
+            or after it ("です"). Several may follow each other. Those with an apostrophe
+            are suffixes.
         article: articles. Those with an apostrophe are prefixes.
-        preposition: prepositions before a date, a time or a place, and what stands for them, such as "klockan".
+        preposition: prepositions before a date, a time or a place, and what stands for
+            them, such as "klockan".
         yes: words for yes.
         no: words for no.
-        conjunction: words for and. In Korean they end the word before, in Arabic they begin the next word, and in
-            Chinese and Japanese nothing separates them from either.
+        conjunction: words for and. In Korean they end the word before, in Arabic they
+            begin the next word, and in Chinese and Japanese nothing separates them from
+            either.
         alternative: words for or.
         condition: what limits a yes or a no, as in "Yes, but only with consent".
-        reason: what begins an explanation after an answer. Some count only after a comma, which is part of them.
+        reason: what begins an explanation after an answer. Some count only after a
+            comma, which is part of them.
         negation: words that negate.
-        months: the names of the twelve months, with abbreviations. Abbreviations that are common words are missing.
+        months: the names of the twelve months, with abbreviations. Abbreviations that
+            are common words are missing.
         choice: nouns beside the letter of an option.
-        letters: the letters of options in scripts other than Latin, in order; in upper case.
+        letters: the letters of options in scripts other than Latin, in order; in upper
+            case.
         correct: adjectives for a right or final answer.
         scale: multipliers after a number, each with its power of ten.
-        cannot: beginnings of sentences that say that the speaker cannot answer. Sentences that may be the answer, such
-            as "It cannot be determined", are missing.
+        cannot: beginnings of sentences that say that the speaker cannot answer.
+            Sentences that may be the answer, such as "It cannot be determined", are
+            missing.
         correction: beginnings of sentences that correct an answer.
         courtesy: beginnings of courtesies before or after the answer.
         decimal_comma: whether 3,5 is three and a half.
@@ -81,7 +91,13 @@ def _powers(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def _language(
-    code: str, *, months: str, scale: str, letters: str = "", decimal_comma: bool = False, **fields: str
+    code: str,
+    *,
+    months: str,
+    scale: str,
+    letters: str = "",
+    decimal_comma: bool = False,
+    **fields: str,
 ) -> Language:
     """Return a language from strings of alternatives, which ``|`` separates."""
     return Language(
@@ -720,7 +736,9 @@ def word_set(text: str) -> frozenset[str]:
 
 
 def is_unspaced(character: str) -> bool:
-    """Return whether a character is of a script without spaces between words, or with particles at their end."""
+    """Return whether a character is of a script without spaces between words, or with
+    particles at their end.
+    """
     return "\u3040" <= character <= "\u9fff" or "\uac00" <= character <= "\ud7a3"
 
 
@@ -773,7 +791,9 @@ HAVE: Final = {
     "ru": "имеет — –",
     "sv": "har hade",
 }
-"""Verbs that link a subject with what it has, by language; in Russian also the dash for "is"."""
+"""Verbs that link a subject with what it has, by language; in Russian also the dash for
+"is".
+"""
 
 MONTHS: Final = _month_numbers()
 """The name of a month in any language -> its number."""
@@ -781,13 +801,29 @@ SCALES: Final = _scales()
 """A multiplier in any language -> its power of ten, the longest first."""
 
 _SCRIPTS: Final = (
-    *(("ja", "[\u3040-\u30ff]"), ("ko", "[\uac00-\ud7a3]"), ("zh", "[\u4e00-\u9fff]"), ("ru", "[\u0400-\u04ff]")),
+    *(
+        ("ja", "[\u3040-\u30ff]"),
+        ("ko", "[\uac00-\ud7a3]"),
+        ("zh", "[\u4e00-\u9fff]"),
+        ("ru", "[\u0400-\u04ff]"),
+    ),
     *(("ar", "[\u0600-\u06ff]"), ("hi", "[\u0900-\u097f]")),
 )
 _WORD: Final = re.compile(r"[^\W\d_]{2,}(?:'[^\W\d_]*)?")
 _BY_CODE: Final = {language.code: language for language in LANGUAGES}
 _TELLING: Final = (
-    *("answer", "copula", "article", "preposition", "conjunction", "negation", "yes", "no", "after", "reason"),
+    *(
+        "answer",
+        "copula",
+        "article",
+        "preposition",
+        "conjunction",
+        "negation",
+        "yes",
+        "no",
+        "after",
+        "reason",
+    ),
 )
 _COMMON: Final = {
     "en": "how what which who when where does do did many much of to for this that there it from by with",
@@ -810,7 +846,9 @@ def language_of(text: str) -> Language:
         if re.search(script, text):
             return _BY_CODE[code]
     text_words = set(_WORD.findall(text[:400].lower()))
-    counts = {code: len(text_words & telling) for code, telling in _telling_words().items()}
+    counts = {
+        code: len(text_words & telling) for code, telling in _telling_words().items()
+    }
     best = max(counts, key=counts.__getitem__)
     return _BY_CODE[best if counts[best] > counts["en"] else "en"]
 

@@ -1,9 +1,11 @@
-r"""Equality of mathematical answers by math-verify: one spelling for ``\frac{1}{\sqrt{2}}`` and ``\sqrt{2}/2``.
+r"""Equality of mathematical answers by math-verify: one spelling for
+``\frac{1}{\sqrt{2}}`` and ``\sqrt{2}/2``.
 
-Some formulas take forever, and math-verify limits its time with signals, which work only in the main thread. So
-math-verify runs in separate processes (:mod:`.mathematics_worker`), started on demand. An answer that takes too long
-keeps its plain spelling, and its process is replaced. The process pools of libraries do not fit: they import the user's
-``__main__`` again, or fork a process that has threads.
+Some formulas take forever, and math-verify limits its time with signals, which work
+only in the main thread. So math-verify runs in separate processes
+(:mod:`.mathematics_worker`), started on demand. An answer that takes too long keeps its
+plain spelling, and its process is replaced. The process pools of libraries do not fit:
+they import the user's ``__main__`` again, or fork a process that has threads.
 """
 
 import atexit
@@ -32,14 +34,25 @@ _PROCESSES = min(4, os.cpu_count() or 1)
 _FUNCTIONS = "sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|log|exp|sqrt|pmatrix|bmatrix|matrix|begin|end"
 _SMALL_WORDS = "to|of|in|if|is|or|at|by|no|on|so|as|an|be"
 _WORDS = re.compile(
-    rf"(?<![\\a-z])(?!(?:{_FUNCTIONS})(?![a-z]))(?:[a-z]{{3,}}|(?:{_SMALL_WORDS})(?![a-z]))", re.IGNORECASE
+    rf"(?<![\\a-z])(?!(?:{_FUNCTIONS})(?![a-z]))(?:[a-z]{{3,}}|(?:{_SMALL_WORDS})(?![a-z]))",
+    re.IGNORECASE,
 )
 _SYMBOLIC = re.compile(r"[a-zA-Z\\^√π∞∪∩]")
-_NOT_READ_RIGHT = re.compile(r"!|_|\\overline|\\over(?![a-z])|\b0[xob]|[%°‰$?]|[a-zA-Z]\[|\(mod")
+_NOT_READ_RIGHT = re.compile(
+    r"!|_|\\overline|\\over(?![a-z])|\b0[xob]|[%°‰$?]|[a-zA-Z]\[|\(mod"
+)
 """What math-verify reads past: it takes 1/2004! for 1/2006!, and 101_2 for 101_3."""
 _SAYS_NOTHING = frozenset(("true", "false", "0=0", "nan", "zoo", "0"))
 _TO_TEX = {
-    **{"π": "\\pi ", "∞": "\\infty ", "≤": "\\le ", "≥": "\\ge ", "×": "\\times ", "·": "\\cdot ", "−": "-"},
+    **{
+        "π": "\\pi ",
+        "∞": "\\infty ",
+        "≤": "\\le ",
+        "≥": "\\ge ",
+        "×": "\\times ",
+        "·": "\\cdot ",
+        "−": "-",
+    },
     **{"±": "\\pm ", "∪": "\\cup ", "∩": "\\cap "},
 }
 _STUCK = re.compile(r"(?<=\d)[a-zA-Z]")
@@ -58,10 +71,11 @@ def require_math_verify() -> None:
 
 
 def canonical_mathematics(answer: str) -> str:
-    """Return the common spelling of all equal formulas, or that of :func:`written` if it is not found in time.
+    """Return the common spelling of all equal formulas, or that of :func:`written` if
+    it is not found in time.
 
-    There is no tolerance: ``0.333`` is not ``1/3``. A list is spelled part by part, and a name before an equals sign
-    stays, so that only whole formulas are compared.
+    There is no tolerance: ``0.333`` is not ``1/3``. A list is spelled part by part, and
+    a name before an equals sign stays, so that only whole formulas are compared.
     """
     form = form_of(answer)
     if len(form.written) > _LONGEST or not _SYMBOLIC.search(form.written):
@@ -72,26 +86,42 @@ def canonical_mathematics(answer: str) -> str:
     if equation := named_value(form.written):
         name, value = equation
         return f"{name} = {canonical_mathematics(value)}"
-    if form.weaker or _WORDS.search(form.written) or _NOT_READ_RIGHT.search(form.written):
+    if (
+        form.weaker
+        or _WORDS.search(form.written)
+        or _NOT_READ_RIGHT.search(form.written)
+    ):
         return form.written
     try:
         spelling = _read_formula(_as_tex(without_markup(answer)))
     except queue.Empty:  # all workers are busy with other formulas
         return form.written
-    if spelling is None or spelling.lower() in _SAYS_NOTHING or _letters(spelling) < _letters(form.written):
+    if (
+        spelling is None
+        or spelling.lower() in _SAYS_NOTHING
+        or _letters(spelling) < _letters(form.written)
+    ):
         return form.written
     return spelling
 
 
 def _letters(formula: str) -> set[str]:
-    """Return the variables of a formula, none of which may get lost: math-verify reads 6ab as 6."""
-    letters = set(re.findall(r"(?<![a-zA-Z\\])[a-zA-Z](?![a-zA-Z])", formula)) | set(_STUCK.findall(formula))
+    """Return the variables of a formula, none of which may get lost: math-verify reads
+    6ab as 6.
+    """
+    letters = set(re.findall(r"(?<![a-zA-Z\\])[a-zA-Z](?![a-zA-Z])", formula)) | set(
+        _STUCK.findall(formula)
+    )
     return letters - {"e", "E", "i", "I"}
 
 
 def _as_tex(formula: str) -> str:
-    formula = _ROOT.sub(lambda root: "\\sqrt{" if root[1] == "{" else f"\\sqrt{{{root[1]}}}", formula)
-    formula = _POWER.sub(lambda power: f"^{{{unicodedata.normalize('NFKC', power[0])}}}", formula)
+    formula = _ROOT.sub(
+        lambda root: "\\sqrt{" if root[1] == "{" else f"\\sqrt{{{root[1]}}}", formula
+    )
+    formula = _POWER.sub(
+        lambda power: f"^{{{unicodedata.normalize('NFKC', power[0])}}}", formula
+    )
     for sign, command in _TO_TEX.items():
         formula = formula.replace(sign, command)
     return " ".join(formula.strip(" $.").split())
@@ -99,13 +129,16 @@ def _as_tex(formula: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _read_formula(formula: str) -> str | None:
-    """Return the canonical spelling of a formula, or None if it is not a formula or took too long.
+    """Return the canonical spelling of a formula, or None if it is not a formula or
+    took too long.
 
     Raises:
         queue.Empty: all workers are busy.
     """
     idle = _idle
-    worker = idle.get(timeout=_STARTING)  # the last one used: the others may never have to be started
+    worker = idle.get(
+        timeout=_STARTING
+    )  # the last one used: the others may never have to be started
     try:
         return worker.read_formula(formula)
     finally:
@@ -135,7 +168,12 @@ class _FormulaWorker:
     def _start(self) -> None:
         self.kill()
         self._process = subprocess.Popen(
-            [sys.executable, "-P", str(Path(__file__).with_name("mathematics_worker.py")), str(SECONDS)],
+            [
+                sys.executable,
+                "-P",
+                str(Path(__file__).with_name("mathematics_worker.py")),
+                str(SECONDS),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -146,12 +184,21 @@ class _FormulaWorker:
         )
         if (greeting := self._reply("", _STARTING)) != '"ready"\n':
             self.kill()
-            raise MissingExtraError(f"math-verify could not be started: {greeting.strip() or 'it ended at once'}")
+            raise MissingExtraError(
+                "math-verify could not be started: "
+                f"{greeting.strip() or 'it ended at once'}"
+            )
 
     def _reply(self, line: str, seconds: float) -> str:
-        """Send a line to the process and return its reply, or an empty text if the process ends or is too slow."""
+        """Send a line to the process and return its reply, or an empty text if the
+        process ends or is too slow.
+        """
         process = self._process
-        assert process is not None and process.stdin is not None and process.stdout is not None
+        assert (
+            process is not None
+            and process.stdin is not None
+            and process.stdout is not None
+        )
         deadline = threading.Timer(seconds, process.kill)
         deadline.daemon = True
         deadline.start()
@@ -188,4 +235,6 @@ _idle: "queue.LifoQueue[_FormulaWorker]"
 _make_workers()
 atexit.register(_kill_workers)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_make_workers)  # its parent's workers are not a child's
+    os.register_at_fork(
+        after_in_child=_make_workers
+    )  # its parent's workers are not a child's

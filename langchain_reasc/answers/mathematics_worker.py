@@ -1,7 +1,8 @@
-"""The worker process of math-verify: reads a formula (a JSON string) per line, and writes its spelling, or null.
+"""The worker process of math-verify: reads a formula (a JSON string) per line, and
+writes its spelling, or null.
 
-:mod:`.mathematics` runs this file, which imports nothing from this package. The process ends when its input ends, or
-when a formula takes much too long.
+:mod:`.mathematics` runs this file, which imports nothing from this package. The process
+ends when its input ends, or when a formula takes much too long.
 """
 
 import faulthandler
@@ -17,10 +18,15 @@ _MEMORY = 2 << 30
 
 def main() -> None:
     """Answer line by line."""
-    out, sys.stdout = sys.stdout, sys.stderr  # whatever prints must not come between the replies
+    out, sys.stdout = (
+        sys.stdout,
+        sys.stderr,
+    )  # whatever prints must not come between the replies
     try:
         _limit_memory()
-        canonical("\\frac{1}{\\sqrt{2}}")  # the first formula takes long, and has no more time than others
+        canonical(
+            "\\frac{1}{\\sqrt{2}}"
+        )  # the first formula takes long, and has no more time than others
     except Exception as error:
         print(json.dumps(repr(error)), file=out, flush=True)
         return
@@ -28,7 +34,9 @@ def main() -> None:
     with open(os.devnull, "w") as nowhere:
         for line in sys.stdin:
             # Ends the process if it still computes after its parent is gone.
-            faulthandler.dump_traceback_later(3 * float(sys.argv[1]), exit=True, file=nowhere)
+            faulthandler.dump_traceback_later(
+                3 * float(sys.argv[1]), exit=True, file=nowhere
+            )
             try:
                 found = canonical(json.loads(line))
             except Exception:  # not a formula, or sympy cannot
@@ -38,16 +46,25 @@ def main() -> None:
 
 
 def canonical(formula: str) -> str | None:
-    """Return the spelling that equal formulas share, or None if the text is not a formula.
+    """Return the spelling that equal formulas share, or None if the text is not a
+    formula.
 
     Pairs and intervals keep their brackets and their order, sets and lists are sorted.
     """
     text = formula.strip()
     if text.startswith("\\{") and text.endswith("\\}"):
         return _as_set(_split(text[2:-2]))
-    if text[:1] in ("(", "[") and text[-1:] in ")]" and len(parts := _split(text[1:-1].strip())) > 1:
+    if (
+        text[:1] in ("(", "[")
+        and text[-1:] in ")]"
+        and len(parts := _split(text[1:-1].strip())) > 1
+    ):
         inside = [canonical(part) for part in parts]
-        return None if None in inside else f"{text[0]}{','.join(map(str, inside))}{text[-1]}"
+        return (
+            None
+            if None in inside
+            else f"{text[0]}{','.join(map(str, inside))}{text[-1]}"
+        )
     if len(parts := _split(text)) > 1:
         return _as_set(parts)
     return _spelling(_parsed(text))
@@ -55,7 +72,9 @@ def canonical(formula: str) -> str | None:
 
 def _as_set(parts: list[str]) -> str | None:
     inside = [canonical(part) for part in parts]
-    return None if None in inside else "{" + ",".join(sorted(set(map(str, inside)))) + "}"
+    return (
+        None if None in inside else "{" + ",".join(sorted(set(map(str, inside)))) + "}"
+    )
 
 
 def _split(text: str) -> list[str]:
@@ -75,7 +94,12 @@ def _parsed(text: str) -> Any:
     from math_verify import parse
     from math_verify.parser import LatexExtractionConfig
 
-    found = parse(f"${text}$", [LatexExtractionConfig()], fallback_mode="no_fallback", parsing_timeout=0)
+    found = parse(
+        f"${text}$",
+        [LatexExtractionConfig()],
+        fallback_mode="no_fallback",
+        parsing_timeout=0,
+    )
     return found[0] if found else None
 
 
@@ -87,18 +111,31 @@ def _spelling(found: Any) -> str | None:
     spelled: dict[type, Callable[[Any], str | None]] = {
         sympy.MatrixBase: _spelled_matrix,
         sympy.Equality: _spelled_equation,
-        sympy.core.relational.Relational: lambda relation: str(relation.doit().canonical),
-        sympy.FiniteSet: lambda several: "{" + ",".join(sorted(str(_spelling(one)) for one in several.args)) + "}",
+        sympy.core.relational.Relational: lambda relation: str(
+            relation.doit().canonical
+        ),
+        sympy.FiniteSet: lambda several: (
+            "{" + ",".join(sorted(str(_spelling(one)) for one in several.args)) + "}"
+        ),
         sympy.Interval: _spelled_interval,
-        sympy.Union: lambda union: "u".join(sorted(str(_spelling(part)) for part in union.args)),
-        sympy.Expr: lambda formula: str(_simplest(formula)).replace(" ", "").replace("**", "^"),
+        sympy.Union: lambda union: "u".join(
+            sorted(str(_spelling(part)) for part in union.args)
+        ),
+        sympy.Expr: lambda formula: (
+            str(_simplest(formula)).replace(" ", "").replace("**", "^")
+        ),
     }
-    spell = next((spell for kind, spell in spelled.items() if isinstance(found, kind)), None)
+    spell = next(
+        (spell for kind, spell in spelled.items() if isinstance(found, kind)), None
+    )
     return spell(found) if spell else str(found).replace(" ", "")
 
 
 def _spelled_matrix(matrix: Any) -> str:
-    rows = [",".join(str(_spelling(entry)) for entry in matrix.row(row)) for row in range(matrix.rows)]
+    rows = [
+        ",".join(str(_spelling(entry)) for entry in matrix.row(row))
+        for row in range(matrix.rows)
+    ]
     return "[[" + "],[".join(rows) + "]]"
 
 
@@ -112,7 +149,10 @@ def _spelled_equation(equation: Any) -> str | None:
 
 
 def _spelled_interval(interval: Any) -> str:
-    left, right = "(" if interval.left_open else "[", ")" if interval.right_open else "]"
+    left, right = (
+        "(" if interval.left_open else "[",
+        ")" if interval.right_open else "]",
+    )
     return f"{left}{_spelling(interval.start)},{_spelling(interval.end)}{right}"
 
 
@@ -128,10 +168,14 @@ def _simplest(formula: Any) -> Any:
 
 
 def _zero(difference: Any) -> Any:
-    """Drop constant factors of an expression that is zero, so that 2x = 4 and x = 2 are the same."""
+    """Drop constant factors of an expression that is zero, so that 2x = 4 and x = 2 are
+    the same.
+    """
     import sympy
 
-    top = sympy.expand(sympy.numer(sympy.together(sympy.nsimplify(difference.doit(), rational=True))))
+    top = sympy.expand(
+        sympy.numer(sympy.together(sympy.nsimplify(difference.doit(), rational=True)))
+    )
     _, primitive = top.primitive()
     return -primitive if primitive.could_extract_minus_sign() else primitive
 

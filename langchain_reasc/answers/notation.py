@@ -1,4 +1,5 @@
-r"""Write TeX, typography and markup plainly: ``\dfrac{3}{4}`` as ``3/4``, ``−5`` as ``-5``, ``**blue**`` as ``blue``.
+r"""Write TeX, typography and markup plainly: ``\dfrac{3}{4}`` as ``3/4``, ``−5`` as
+``-5``, ``**blue**`` as ``blue``.
 
 Notation says nothing about an answer. What is no notation stays as it is written.
 """
@@ -11,7 +12,18 @@ _SIGNS: Final = str.maketrans(
     {dash: "-" for dash in "−‒﹣－"}
     | {space: " " for space in "\t\u00a0\u2007\u2009\u200a\u202f\u3000"}
     | {hidden: "" for hidden in "\u200b\u200e\u200f\u2060\ufeff\ufe0f"}
-    | {"⁄": "/", "，": ",", "：": ":", "（": "(", "）": ")", "％": "%", "＄": "$", "’": "'", "‘": "'", "º": "°"}
+    | {
+        "⁄": "/",
+        "，": ",",
+        "：": ":",
+        "（": "(",
+        "）": ")",
+        "％": "%",
+        "＄": "$",
+        "’": "'",
+        "‘": "'",
+        "º": "°",
+    }
     | {"≦": "≤", "≧": "≥", "～": "~", "٪": "%", "٫": ".", "٬": ","}
 )
 _FULL_WIDTH: Final = re.compile("[０-９Ａ-Ｚａ-ｚ＝＋＜＞．]")
@@ -41,14 +53,21 @@ _WRAPPER: Final = re.compile(
 _BRACE: Final = re.compile(r"\\[{}]|[{}]")
 _THIN_GROUP: Final = re.compile(r"(?<=\d)(?:\\[,;: ]|\{,\})(?=\d{3}(?!\d))")
 _DEGREE: Final = re.compile(r"\^\s?\{?\s?\\circ\s?\}?")
-_FRACTION: Final = re.compile(r"(-?)\s?\\[dtc]?frac\s?(?:\{\s?(-?\d+)\s?\}|(\d))\s?(?:\{\s?(\d+)\s?\}|(\d))")
+_FRACTION: Final = re.compile(
+    r"(-?)\s?\\[dtc]?frac\s?(?:\{\s?(-?\d+)\s?\}|(\d))\s?(?:\{\s?(\d+)\s?\}|(\d))"
+)
 _ANY_FRACTION: Final = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
-_DELIMITED: Final = re.compile(r"(?<!\\)\$\$?\s?([^$\s](?:(?:\\\$|[^$])*[^$\s])?)(?<!\\)\$\$?(?!\d)")
+_DELIMITED: Final = re.compile(
+    r"(?<!\\)\$\$?\s?([^$\s](?:(?:\\\$|[^$])*[^$\s])?)(?<!\\)\$\$?(?!\d)"
+)
 _TEN_TO_THE: Final = re.compile(
-    r"(?<=\d)\s?(?:×|x|\*|·|⋅)\s?10\s?\^\s?(?:\{\s?([-+]?\d+)\s?\}|([-+]?\d+))", re.IGNORECASE
+    r"(?<=\d)\s?(?:×|x|\*|·|⋅)\s?10\s?\^\s?(?:\{\s?([-+]?\d+)\s?\}|([-+]?\d+))",
+    re.IGNORECASE,
 )
 _SHORT_GROUP: Final = re.compile(r"(?<=[\^_√])\{(\w)\}")
-_FENCE: Final = re.compile(r"\A\s*(?:```|~~~)[\w+-]*[ \t]*\n(.*?)\n?\s*(?:```|~~~)?\s*\Z", re.DOTALL)
+_FENCE: Final = re.compile(
+    r"\A\s*(?:```|~~~)[\w+-]*[ \t]*\n(.*?)\n?\s*(?:```|~~~)?\s*\Z", re.DOTALL
+)
 _QUOTES: Final = dict(zip("\"'`“”„«「『‹", "\"'`””“»」』›", strict=True))
 _EMPHASIS: Final = re.compile(r"\*\*\*?|(?<!\w)__(?=\S)|(?<=\S)__(?!\w)")
 
@@ -57,10 +76,22 @@ def plain_text(text: str) -> str:
     """Write TeX and typography as plain text. Words, line breaks and markup stay."""
     if not text.isascii():
         text = text.translate(_SIGNS)
-        text = _FULL_WIDTH.sub(lambda sign: unicodedata.normalize("NFKC", sign[0]), text)
-        text = _FRACTION_SIGN.sub(lambda sign: f" {unicodedata.normalize('NFKC', sign[0]).replace('⁄', '/')}", text)
-        text = _RAISED.sub(lambda raised: f"^{unicodedata.normalize('NFKC', raised[0]).replace('−', '-')}", text)
-        text = _LOWERED.sub(lambda lowered: unicodedata.normalize("NFKC", lowered[0]), text)
+        text = _FULL_WIDTH.sub(
+            lambda sign: unicodedata.normalize("NFKC", sign[0]), text
+        )
+        text = _FRACTION_SIGN.sub(
+            lambda sign: f" {unicodedata.normalize('NFKC', sign[0]).replace('⁄', '/')}",
+            text,
+        )
+        text = _RAISED.sub(
+            lambda raised: (
+                f"^{unicodedata.normalize('NFKC', raised[0]).replace('−', '-')}"
+            ),
+            text,
+        )
+        text = _LOWERED.sub(
+            lambda lowered: unicodedata.normalize("NFKC", lowered[0]), text
+        )
         text = _OTHER_DIGIT.sub(_western_digit, text)
     if "\\" in text or "$" in text or "{" in text:
         text = _without_commands(text)
@@ -68,7 +99,8 @@ def plain_text(text: str) -> str:
 
 
 def without_markup(text: str) -> str:
-    """Return a text without the fence, emphasis, quotes and white space around all of it, in one line of single spaces.
+    """Return a text without the fence, emphasis, quotes and white space around all of
+    it, in one line of single spaces.
 
     Line breaks in code count, and stay.
     """
@@ -78,7 +110,9 @@ def without_markup(text: str) -> str:
     text = _EMPHASIS.sub("", text).strip()
     if text.startswith("\\[") and text.endswith("\\]"):
         text = text[2:-2].strip()
-    while len(text) > 1 and (_QUOTES.get(text[0]) == text[-1] or text[0] == text[-1] == "*"):
+    while len(text) > 1 and (
+        _QUOTES.get(text[0]) == text[-1] or text[0] == text[-1] == "*"
+    ):
         if text[0] in text[1:-1]:  # 'ran', 'fell'
             break
         text = text[1:-1].strip()
@@ -95,7 +129,9 @@ def _without_commands(text: str) -> str:
     text = text.replace("{,}", ".").replace("~", " ")
     text = _FRACTION.sub(_written_fraction, text)
     text = _ANY_FRACTION.sub(r"\\frac", text)
-    text = _COMMAND.sub(lambda command: _SYMBOLS.get(command[1] or "", command[0]), text)
+    text = _COMMAND.sub(
+        lambda command: _SYMBOLS.get(command[1] or "", command[0]), text
+    )
     return _SHORT_GROUP.sub(r"\1", text)
 
 
@@ -105,7 +141,9 @@ def _written_fraction(match: re.Match[str]) -> str:
 
 
 def _unwrapped(text: str) -> str:
-    r"""Remove commands that only change the appearance: ``\text{\textbf{Blue}}`` becomes ``Blue``."""
+    r"""Remove commands that only change the appearance: ``\text{\textbf{Blue}}``
+    becomes ``Blue``.
+    """
     if not _WRAPPER.search(text):
         return text
     kept: list[str] = []
@@ -118,7 +156,9 @@ def _unwrapped(text: str) -> str:
         at = brace.end()
         if brace[0] == "{":
             dropped.append(start is not None)
-        is_dropped = start is not None or (brace[0] == "}" and bool(dropped) and dropped.pop())
+        is_dropped = start is not None or (
+            brace[0] == "}" and bool(dropped) and dropped.pop()
+        )
         if not is_dropped:
             kept.append(brace[0])
     return "".join([*kept, text[at:]])

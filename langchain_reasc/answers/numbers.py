@@ -1,4 +1,6 @@
-r"""Read numbers: ``1,234.5``, ``1.234,56``, ``3/4``, ``1 1/2``, ``3.2e-4``, ``10^8``, ``five hundred``."""
+r"""Read numbers: ``1,234.5``, ``1.234,56``, ``3/4``, ``1 1/2``, ``3.2e-4``, ``10^8``,
+``five hundred``.
+"""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +11,9 @@ from typing import Final
 from langchain_reasc.answers.languages import SCALES
 
 _LARGEST_POWER: Final = 60
-"""The largest power of ten, and the most digits of a fraction, that are written out. A longer number is text."""
+"""The largest power of ten, and the most digits of a fraction, that are written out. A
+longer number is text.
+"""
 _EXACT: Final = Context(prec=5000, traps=[Inexact])
 
 _DECIMAL_COMMA: Final = r"(?P<comma>\d+,\d+)"
@@ -28,8 +32,8 @@ _CONTINENTAL: Final = re.compile(_NUMBER % f"| {_DECIMAL_COMMA}", re.VERBOSE)
 
 _SMALL: Final = re.split(
     " ",
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen",
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen "
+    "fourteen fifteen sixteen seventeen eighteen nineteen",
 )
 _TENS: Final = re.split(" ", "twenty thirty forty fifty sixty seventy eighty ninety")
 _VALUES: Final = (
@@ -38,10 +42,18 @@ _VALUES: Final = (
     | {"hundred": 100, "thousand": 1000}
 )
 _NAMES: Final = "|".join(sorted(_VALUES, key=len, reverse=True))
-_WORDS: Final = re.compile(rf"(?:{_NAMES})(?:[\s-]+(?:and\s+)?(?:{_NAMES}))*(?![a-z])", re.IGNORECASE)
-_A_DOZEN: Final = re.compile(r"an?(?=\s(?:dozen|hundred|thousand|million|billion)\b)", re.IGNORECASE)
-_HALF: Final = re.compile(r"\ ?and a half\b|\ and\ (?P<top>\d+)/(?P<bottom>\d+)", re.IGNORECASE)
-_SCALE: Final = re.compile(rf"\ ?(?P<word>{'|'.join(map(re.escape, SCALES))})\.?(?![a-zà-ÿа-я])", re.IGNORECASE)
+_WORDS: Final = re.compile(
+    rf"(?:{_NAMES})(?:[\s-]+(?:and\s+)?(?:{_NAMES}))*(?![a-z])", re.IGNORECASE
+)
+_A_DOZEN: Final = re.compile(
+    r"an?(?=\s(?:dozen|hundred|thousand|million|billion)\b)", re.IGNORECASE
+)
+_HALF: Final = re.compile(
+    r"\ ?and a half\b|\ and\ (?P<top>\d+)/(?P<bottom>\d+)", re.IGNORECASE
+)
+_SCALE: Final = re.compile(
+    rf"\ ?(?P<word>{'|'.join(map(re.escape, SCALES))})\.?(?![a-zà-ÿа-я])", re.IGNORECASE
+)
 _DOZEN: Final = re.compile(r"\ ?dozen\b", re.IGNORECASE)
 
 
@@ -59,7 +71,8 @@ class Number:
 
 
 def read_number(text: str, *, comma_decimal: bool = False) -> Number | None:
-    """Read the number at the beginning of a plain text, with its multiplier; None if the text begins otherwise.
+    """Read the number at the beginning of a plain text, with its multiplier; None if
+    the text begins otherwise.
 
     Args:
         text: a text of :func:`~langchain_reasc.answers.notation.plain_text`.
@@ -73,7 +86,9 @@ def read_number(text: str, *, comma_decimal: bool = False) -> Number | None:
 
 
 def spelled(value: Fraction) -> str:
-    """Spell a number as a decimal if that is finite, else as a reduced fraction, so that 1/2 and 0.5 agree."""
+    """Spell a number as a decimal if that is finite, else as a reduced fraction, so
+    that 1/2 and 0.5 agree.
+    """
     if value.denominator == 1 and value.numerator.bit_length() < 64:
         return str(value.numerator)
     try:

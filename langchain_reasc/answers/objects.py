@@ -1,6 +1,8 @@
-"""Objects and lists as answers: structured output in texts and tool calls, compared as JSON, whole or by field.
+"""Objects and lists as answers: structured output in texts and tool calls, compared as
+JSON, whole or by field.
 
-:func:`with_answer` writes an object that was assembled from several responses into one of them.
+:func:`with_answer` writes an object that was assembled from several responses into one
+of them.
 """
 
 import json
@@ -44,7 +46,8 @@ class ValidObject(NamedTuple):
     """An object or a list that its schema accepts, as JSON values.
 
     Attributes:
-        full: the validated value, with defaults and with the fields that are left out of the vote.
+        full: the validated value, with defaults and with the fields that are left out
+            of the vote.
         comparable: the same value with equal values spelled alike.
     """
 
@@ -54,21 +57,26 @@ class ValidObject(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectVotes:
-    """How objects are compared. A field inside another object is named ``"a.b"``; a list is one value, also alone.
+    """How objects are compared. A field inside another object is named ``"a.b"``; a
+    list is one value, also alone.
 
     Attributes:
-        by_field: whether each field is decided separately, and the answer is assembled from them.
-        leave_out: fields that do not count, at any depth and in any case, unless the object has no other fields.
+        by_field: whether each field is decided separately, and the answer is assembled
+            from them.
+        leave_out: fields that do not count, at any depth and in any case, unless the
+            object has no other fields.
         tolerance: field -> the largest difference at which two numbers still agree.
-        voted: with ``by_field``, fields whose numbers are names, such as an id. They are voted on, while other numbers
-            take their weighted median.
-        schema: validates objects and fills in defaults. An object that it refuses casts no vote.
-        check: returns whether an object (or a list, if that is the answer) makes sense, for example whether its sum is
-            right. An object that it refuses casts no vote, and is never assembled as the answer.
+        voted: with ``by_field``, fields whose numbers are names, such as an id. They
+            are voted on, while other numbers take their weighted median.
+        schema: validates objects and fills in defaults. An object that it refuses casts
+            no vote.
+        check: returns whether an object (or a list, if that is the answer) makes sense,
+            for example whether its sum is right. An object that it refuses casts no
+            vote, and is never assembled as the answer.
 
     Raises:
-        ConfigurationError: a tolerance is not a distance, a single string is given where several are expected, or the
-            schema is unknown.
+        ConfigurationError: a tolerance is not a distance, a single string is given
+            where several are expected, or the schema is unknown.
     """
 
     by_field: bool = False
@@ -83,49 +91,65 @@ class ObjectVotes:
         if isinstance(self.schema, type):
             adapter_of(self.schema)
         elif self.schema is not None and not isinstance(self.schema, Mapping):
-            raise ConfigurationError(f"schema must be a dictionary or a class, got {self.schema!r}")
+            raise ConfigurationError(
+                f"schema must be a dictionary or a class, got {self.schema!r}"
+            )
 
     def __str__(self) -> str:
-        """Return the name for messages and calibrations, which distinguishes one spec from another."""
+        """Return the name for messages and calibrations, which distinguishes one spec
+        from another.
+        """
         options = {
             "by_field": self.by_field,
             f"schema={self.name or 'unnamed'}": self.schema is not None,
-            f"leave_out={sorted(self.leave_out)}": set(self.leave_out) != set(REASONING),
+            f"leave_out={sorted(self.leave_out)}": set(self.leave_out)
+            != set(REASONING),
             f"tolerance={dict(sorted(self.tolerance.items()))}": bool(self.tolerance),
             f"voted={sorted(self.voted)}": bool(self.voted),
-            f"check={getattr(self.check, '__name__', 'unnamed')}": self.check is not None,
+            f"check={getattr(self.check, '__name__', 'unnamed')}": self.check
+            is not None,
         }
         shown = ", ".join(option for option, is_given in options.items() if is_given)
         return f"json({shown})" if shown else "json"
 
     @property
     def name(self) -> str | None:
-        """The name of the schema, which is also the name of the tool that asks for it, or None."""
+        """The name of the schema, which is also the name of the tool that asks for it,
+        or None.
+        """
         return name_of_schema(self.schema)
 
     def same(self, one: str, other: str) -> bool:
-        """Return whether two answers are the same, except for numbers within their tolerance. Not transitive."""
+        """Return whether two answers are the same, except for numbers within their
+        tolerance. Not transitive.
+        """
         if one == other or self.by_field or not self.tolerance:
             return one == other
         a, b = parsed_value(one), parsed_value(other)
         return a is not None and b is not None and near(a, b, self.tolerance)
 
     def in_text(self, text: str, *, cut_off: bool = False) -> str | None:
-        """Return the last object or list in a text as an answer, or None if there is none or it is refused."""
+        """Return the last object or list in a text as an answer, or None if there is
+        none or it is refused.
+        """
         found = last_value(text, cut_off=cut_off)
         return None if found is None else self.answer(found.value)
 
     def in_calls(self, calls: list[ToolCall]) -> dict[str, Any] | None:
-        """Return the object in calls that are structured output by function calling, or None for ordinary calls.
+        """Return the object in calls that are structured output by function calling, or
+        None for ordinary calls.
 
-        The object is the arguments of a single call. If the schema has a name, the tool must have the same name.
+        The object is the arguments of a single call. If the schema has a name, the tool
+        must have the same name.
         """
         if len(calls) != 1 or (self.name is not None and calls[0]["name"] != self.name):
             return None
         return calls[0]["args"]
 
     def answer(self, value: Structure) -> str | None:
-        """Return a value as canonical JSON without the fields that are left out, or None if it is refused."""
+        """Return a value as canonical JSON without the fields that are left out, or
+        None if it is refused.
+        """
         found = self.validated(value)
         try:
             return None if found is None else self.spelled(found)
@@ -133,31 +157,47 @@ class ObjectVotes:
             return None
 
     def label(self, right: str) -> str:
-        """Return the right answer, spelled as :meth:`answer` spells it if it is an object or a list."""
+        """Return the right answer, spelled as :meth:`answer` spells it if it is an
+        object or a list.
+        """
         value = parsed_value(right)
         return (None if value is None else self.answer(value)) or right
 
     def fields(self, answer: str) -> dict[str, str]:
-        """Return the fields of an answer, name -> value as canonical JSON; empty if the answer is not JSON.
+        """Return the fields of an answer, name -> value as canonical JSON; empty if the
+        answer is not JSON.
 
-        A list is the only field of its answer, :data:`~langchain_reasc.method.fields.WHOLE_LIST`.
+        A list is the only field of its answer,
+        :data:`~langchain_reasc.method.fields.WHOLE_LIST`.
         """
         value = parsed_value(answer)
         if isinstance(value, list):
             return {WHOLE_LIST: answer}
-        return {field_name(path): canonical(leaf) for path, leaf in leaves(value or {}) if path}
+        return {
+            field_name(path): canonical(leaf)
+            for path, leaf in leaves(value or {})
+            if path
+        }
 
     def accepts(self, answer: str) -> bool:
-        """Return whether the schema allows an answer, ignoring the fields that are left out."""
+        """Return whether the schema allows an answer, ignoring the fields that are left
+        out.
+        """
         value = parsed_value(answer)
         if value is None or self.schema is None:
             return value is not None
         if isinstance(self.schema, Mapping):
-            return not refuses(_without_required(unwrapped(self.schema), self._left_out), value)
+            return not refuses(
+                _without_required(unwrapped(self.schema), self._left_out), value
+            )
         try:
             adapter_of(self.schema).validate_python(value)
         except ValidationError as error:
-            missing = {str(one["loc"][-1]).casefold() for one in error.errors() if one["type"] == "missing"}
+            missing = {
+                str(one["loc"][-1]).casefold()
+                for one in error.errors()
+                if one["type"] == "missing"
+            }
             only_missing = all(one["type"] == "missing" for one in error.errors())
             return only_missing and missing <= self._left_out
         except Exception:  # a validator of the user's may raise anything
@@ -165,10 +205,16 @@ class ObjectVotes:
         return True
 
     def validated(self, value: Structure) -> "ValidObject | None":
-        """Validate an object or a list and fill in defaults; return None if the schema or the check refuses it."""
+        """Validate an object or a list and fill in defaults; return None if the schema
+        or the check refuses it.
+        """
         found = self._as_schema_has_it(value)
         try:
-            return found if found is None or self.check is None or self.check(found.full) else None
+            return (
+                found
+                if found is None or self.check is None or self.check(found.full)
+                else None
+            )
         except Exception:  # a check of the user's may raise anything
             return None
 
@@ -180,17 +226,26 @@ class ObjectVotes:
             if refuses(schema, value):
                 return None
             full = copy(read_value(copy(value), schema))
-            return ValidObject(full, read_value(full, schema, defaults=False, formats=True))
+            return ValidObject(
+                full, read_value(full, schema, defaults=False, formats=True)
+            )
         adapter = adapter_of(self.schema)
         try:
             made = adapter.validate_python(value)
-            full = adapter.dump_python(made, mode="json", by_alias=True, round_trip=True)
-            return ValidObject(full, comparable(adapter, made)) if isinstance(full, dict | list) else None
+            full = adapter.dump_python(
+                made, mode="json", by_alias=True, round_trip=True
+            )
+            return (
+                ValidObject(full, comparable(adapter, made))
+                if isinstance(full, dict | list)
+                else None
+            )
         except Exception:  # a validator of the user's may raise anything
             return None
 
     def spelled(self, found: "ValidObject") -> str:
-        """Return a validated object as canonical JSON, without the fields that are left out of the vote.
+        """Return a validated object as canonical JSON, without the fields that are left
+        out of the vote.
 
         Raises:
             RecursionError: the object is nested too deeply.
@@ -200,14 +255,24 @@ class ObjectVotes:
     def compared(self, value: Any, path: Path = ()) -> Any:
         """Return a value without the fields that are left out of the vote."""
         if isinstance(value, dict):
-            kept = {key: one for key, one in value.items() if not self.is_left_out((*path, key))}
+            kept = {
+                key: one
+                for key, one in value.items()
+                if not self.is_left_out((*path, key))
+            }
             kept = value if not kept and not path else kept  # it is all there is
             return {key: self.compared(one, (*path, key)) for key, one in kept.items()}
-        return [self.compared(one, path) for one in value] if isinstance(value, list) else value
+        return (
+            [self.compared(one, path) for one in value]
+            if isinstance(value, list)
+            else value
+        )
 
     def is_left_out(self, path: Path) -> bool:
         """Return whether the field at these keys is left out of the vote."""
-        return not {path[-1].casefold(), ".".join(path).casefold()}.isdisjoint(self._left_out)
+        return not {path[-1].casefold(), ".".join(path).casefold()}.isdisjoint(
+            self._left_out
+        )
 
     @cached_property
     def _left_out(self) -> frozenset[str]:
@@ -222,19 +287,25 @@ def _without_required(schema: Any, names: Collection[str]) -> Any:
         return schema
     relieved = {key: _without_required(inner, names) for key, inner in schema.items()}
     if isinstance(required := schema.get("required"), list):
-        relieved["required"] = [name for name in required if str(name).casefold() not in names]
+        relieved["required"] = [
+            name for name in required if str(name).casefold() not in names
+        ]
     return relieved
 
 
 # Writing an object into a message
 
 
-def with_answer(message: AIMessage, answer: str, votes: ObjectVotes) -> AIMessage | None:
-    """Return a copy of a message with another object or list as its answer. Fields that do not count keep their values.
+def with_answer(
+    message: AIMessage, answer: str, votes: ObjectVotes
+) -> AIMessage | None:
+    """Return a copy of a message with another object or list as its answer. Fields that
+    do not count keep their values.
 
-    It is written to every place where the message has one: the text, all copies of a tool call's arguments, and what a
-    client has parsed (``additional_kwargs["parsed"]``). None if the message has no object or list, or if the schema
-    refuses the one to write.
+    It is written to every place where the message has one: the text, all copies of a
+    tool call's arguments, and what a client has parsed
+    (``additional_kwargs["parsed"]``). None if the message has no object or list, or if
+    the schema refuses the one to write.
     """
     value = _full_value(message, answer, votes)
     if value is None:
@@ -249,14 +320,22 @@ def with_answer(message: AIMessage, answer: str, votes: ObjectVotes) -> AIMessag
     beside = update.setdefault("additional_kwargs", dict(message.additional_kwargs))
     if (parsed := beside.get("parsed")) is not None:
         try:
-            beside["parsed"] = type(parsed).model_validate(value) if isinstance(parsed, BaseModel) else value
+            beside["parsed"] = (
+                type(parsed).model_validate(value)
+                if isinstance(parsed, BaseModel)
+                else value
+            )
         except Exception:  # a validator of the user's may raise anything
             return None
     return message.model_copy(update=update)
 
 
-def _full_value(message: AIMessage, answer: str, votes: ObjectVotes) -> Structure | None:
-    """Return the value to write, with the message's own values of fields that do not count, or None if impossible."""
+def _full_value(
+    message: AIMessage, answer: str, votes: ObjectVotes
+) -> Structure | None:
+    """Return the value to write, with the message's own values of fields that do not
+    count, or None if impossible.
+    """
     old: Structure | None = votes.in_calls(message.tool_calls)
     new = parsed_value(answer)
     if old is None and (found := last_value(str(message.text))):
@@ -272,19 +351,40 @@ def _merged(old: Any, new: Any, votes: ObjectVotes, path: Path = ()) -> Any:
         return old
     if not isinstance(old, dict) or not isinstance(new, dict):
         return new
-    kept = {key: one for key, one in old.items() if key in new or votes.is_left_out((*path, key))}
-    changed = {key: _merged(old[key], one, votes, (*path, key)) if key in old else one for key, one in new.items()}
+    kept = {
+        key: one
+        for key, one in old.items()
+        if key in new or votes.is_left_out((*path, key))
+    }
+    changed = {
+        key: _merged(old[key], one, votes, (*path, key)) if key in old else one
+        for key, one in new.items()
+    }
     return kept | changed  # in the order of the old one
 
 
 def _update_of_text(message: AIMessage, value: Structure) -> dict[str, Any] | None:
-    blocks = [message.content] if isinstance(message.content, str) else list(message.content)
+    blocks = (
+        [message.content] if isinstance(message.content, str) else list(message.content)
+    )
     for at, block in reversed(list(enumerate(blocks))):
-        text = block if isinstance(block, str) else block.get("text") if block.get("type") == "text" else None
+        text = (
+            block
+            if isinstance(block, str)
+            else block.get("text")
+            if block.get("type") == "text"
+            else None
+        )
         if isinstance(text, str) and (found := last_value(text)):
-            text = text[: found.start] + json.dumps(value, ensure_ascii=False) + text[found.end :]
+            text = (
+                text[: found.start]
+                + json.dumps(value, ensure_ascii=False)
+                + text[found.end :]
+            )
             blocks[at] = text if isinstance(block, str) else {**block, "text": text}
-            return {"content": blocks[0] if isinstance(message.content, str) else blocks}
+            return {
+                "content": blocks[0] if isinstance(message.content, str) else blocks
+            }
     return None
 
 
@@ -303,20 +403,29 @@ def _update_of_call(message: AIMessage, value: dict[str, Any]) -> dict[str, Any]
 
 
 def _with_arguments(blocks: Any, id: str | None, value: dict[str, Any]) -> Any:
-    """Return content blocks with new arguments for the call with this id; return anything but a list as it is."""
+    """Return content blocks with new arguments for the call with this id; return
+    anything but a list as it is.
+    """
     if not isinstance(blocks, list) or id is None:
         return blocks
 
     def is_call(block: Any) -> bool:
         return isinstance(block, dict) and id in (block.get("id"), block.get("call_id"))
 
-    return [_with_argument(block, value) if is_call(block) else block for block in blocks]
+    return [
+        _with_argument(block, value) if is_call(block) else block for block in blocks
+    ]
 
 
 def _with_argument(call: Mapping[str, Any], value: dict[str, Any]) -> dict[str, Any]:
     if isinstance(function := call.get("function"), Mapping):
         return {**call, "function": _with_argument(function, value)}
     # Anthropic, also streamed, LangChain, OpenAI
-    given = [name for name in ("input", "partial_json", "args", "arguments") if name in call]
+    given = [
+        name for name in ("input", "partial_json", "args", "arguments") if name in call
+    ]
     text = json.dumps(value, ensure_ascii=False)
-    return {**call, **{name: text if isinstance(call[name], str) else value for name in given}}
+    return {
+        **call,
+        **{name: text if isinstance(call[name], str) else value for name in given},
+    }

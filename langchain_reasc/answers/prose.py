@@ -5,7 +5,13 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from langchain_reasc.answers import languages
-from langchain_reasc.answers.forms import BULLET, form_of, is_code, is_sql, words_pattern
+from langchain_reasc.answers.forms import (
+    BULLET,
+    form_of,
+    is_code,
+    is_sql,
+    words_pattern,
+)
 
 SHORT: Final = 10
 """The most words of a line that is an answer as a whole."""
@@ -31,7 +37,9 @@ _NEXT_WORD: Final = re.compile(r"\s*([^\W\d_]+)")
 
 
 def sentence_end(text: str) -> tuple[int, str]:
-    """Return where the first sentence of a text ends, and the mark there; the mark is empty at the end of the text."""
+    """Return where the first sentence of a text ends, and the mark there; the mark is
+    empty at the end of the text.
+    """
     quoted = _QUOTED.match(text)
     start = quoted.end() - 1 if quoted else 0
     for match in _END.finditer(text, start):
@@ -41,18 +49,24 @@ def sentence_end(text: str) -> tuple[int, str]:
 
 
 def _goes_on(text: str, full_stop: re.Match[str]) -> bool:
-    """Return whether a sentence goes on behind a full stop: that of an abbreviation, of an ordinal, of a step."""
+    """Return whether a sentence goes on behind a full stop: that of an abbreviation, of
+    an ordinal, of a step.
+    """
     before = text[max(0, full_stop.start() - 12) : full_stop.start()]
     last_word = before.rpartition(" ")[2].casefold()
     is_time = before.endswith(("a.m", "p.m"))
-    is_abbreviated = _ABBREVIATION.search(before) is not None or last_word in languages.MONTHS
+    is_abbreviated = (
+        _ABBREVIATION.search(before) is not None or last_word in languages.MONTHS
+    )
     if is_abbreviated and not is_time and full_stop.end() < len(text.rstrip()):
         return True
     following = _NEXT_WORD.match(text, full_stop.end())
     if following is None:
         return False
     word = following[1]
-    return word[0].islower() or (before[-1:].isdigit() and word.casefold() in languages.MONTHS)
+    return word[0].islower() or (
+        before[-1:].isdigit() and word.casefold() in languages.MONTHS
+    )
 
 
 def sentences(text: str) -> list[str]:
@@ -72,20 +86,30 @@ _STEP: Final = re.compile(r"=|[^\W\d]\*{0,2}:\s|[a-z\d]\.\Z")
 
 
 def is_block(text: str) -> bool:
-    """Return whether a text is a list, code, or an object, which is an answer as a whole."""
+    """Return whether a text is a list, code, or an object, which is an answer as a
+    whole.
+    """
     stripped = text.strip()
     if stripped.startswith("```") or is_code(stripped) or is_sql(stripped):
         return True
     if len(_list_items(stripped)) > 1:
         return True
-    return stripped[:1] in ("{", "[") and stripped[-1:] in ("}", "]") and form_of(stripped).kind in ("value", "list")
+    return (
+        stripped[:1] in ("{", "[")
+        and stripped[-1:] in ("}", "]")
+        and form_of(stripped).kind in ("value", "list")
+    )
 
 
 def last_step(text: str) -> str | None:
-    """Return the last line of a list that is a reasoning of several steps, and not an answer of several parts."""
+    """Return the last line of a list that is a reasoning of several steps, and not an
+    answer of several parts.
+    """
     first_line, _, rest = text.strip().partition("\n")
     items = _list_items(rest if first_line.endswith(":") else text.strip())
-    if len(items) < 2 or not any(len(item.split()) > SHORT or _STEP.search(item) for item in items):
+    if len(items) < 2 or not any(
+        len(item.split()) > SHORT or _STEP.search(item) for item in items
+    ):
         return None
     return items[-1]
 
@@ -114,7 +138,9 @@ _REMARK: Final = re.compile(
         [^?\n]{0,80}\?""",
     re.VERBOSE | re.IGNORECASE,
 )
-_FAREWELL: Final = re.compile(r"\W{0,9}(?:(?:i )?hope (?:this|that|it)|let me know|feel free)", re.IGNORECASE)
+_FAREWELL: Final = re.compile(
+    r"\W{0,9}(?:(?:i )?hope (?:this|that|it)|let me know|feel free)", re.IGNORECASE
+)
 _CITATIONS: Final = re.compile(
     r"""(?: (?:(?<=\w\w)|(?<=[.!?"')\]])|(?<=\S)\s)\s*\[\^?[1-9]\d{0,2}(?:[,–-]\s?(?:p\.\s?)?\d{1,3})*\]
           | \s*【[^】]*】 )+(?=[\s.,;]|\Z)""",
@@ -129,7 +155,9 @@ _LONGEST_SPAN: Final = 1000
 
 
 def paragraphs(text: str) -> list[Paragraph]:
-    """Return the paragraphs at the end of a text, without courtesies and remarks at the beginning and the end."""
+    """Return the paragraphs at the end of a text, without courtesies and remarks at the
+    beginning and the end.
+    """
     offset = max(0, len(text) - TAIL)
     pieces = _fenced(text[offset:]) or _pieces(text[offset:])
     for at, piece in enumerate(pieces):
@@ -158,7 +186,9 @@ def _pieces(text: str) -> list[Paragraph]:
 
 
 def _fenced(text: str) -> list[Paragraph]:
-    """Return what stands before the last code in a fence, and the code, if nothing but talk follows."""
+    """Return what stands before the last code in a fence, and the code, if nothing but
+    talk follows.
+    """
     end = text.rfind("```")
     start = text.rfind("```", 0, max(end, 0))
     if end < 0 or start < 0 or not _is_talk(text[end + 3 :]):
@@ -170,12 +200,19 @@ def _fenced(text: str) -> list[Paragraph]:
 def _is_talk(text: str) -> bool:
     """Return whether a text consists of courtesies and remarks."""
     beginning = text[:_LONGEST_SPAN].strip()
-    return not beginning or _REMARK.match(beginning) is not None or _courtesy().match(beginning) is not None
+    return (
+        not beginning
+        or _REMARK.match(beginning) is not None
+        or _courtesy().match(beginning) is not None
+    )
 
 
 @cache
 def _courtesy() -> re.Pattern[str]:
-    return re.compile(rf"\W{{0,9}}(?:{words_pattern(languages.words('courtesy')).pattern})", re.IGNORECASE)
+    return re.compile(
+        rf"\W{{0,9}}(?:{words_pattern(languages.words('courtesy')).pattern})",
+        re.IGNORECASE,
+    )
 
 
 def _without_last_talk(paragraph: str) -> str:
@@ -207,12 +244,15 @@ def without_citations(span: str) -> str:
 
 _ENDS_OPEN: Final = re.compile(r"(?:[^\W\d]|[,;:(—–-])\Z")
 _ENDS_IN_THE_MIDDLE: Final = re.compile(
-    r"\s(?:in|of|the|a|an|to|by|and|with|for|from|is|are|was|that|or|at|on)\Z", re.IGNORECASE
+    r"\s(?:in|of|the|a|an|to|by|and|with|for|from|is|are|was|that|or|at|on)\Z",
+    re.IGNORECASE,
 )
 
 
 def declines(paragraph: str) -> bool:
-    """Return whether a paragraph asks back, or says in the first person that it cannot answer."""
+    """Return whether a paragraph asks back, or says in the first person that it cannot
+    answer.
+    """
     if paragraph.endswith(("?", "？", "؟")):
         return True
     return _cannot().search(paragraph[:_LONGEST_SPAN].replace("’", "'")) is not None
@@ -222,7 +262,8 @@ def declines(paragraph: str) -> bool:
 def _cannot() -> re.Pattern[str]:
     words = words_pattern(languages.words("cannot")).pattern
     return re.compile(
-        rf"(?:\A|[.!?:;,]\s|\b(?:but|so|and|aber)\s)(?:unfortunately,?\s)?\W{{0,3}}(?:{words})", re.IGNORECASE
+        rf"(?:\A|[.!?:;,]\s|\b(?:but|so|and|aber)\s)(?:unfortunately,?\s)?\W{{0,3}}(?:{words})",
+        re.IGNORECASE,
     )
 
 

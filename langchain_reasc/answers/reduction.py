@@ -1,6 +1,8 @@
-"""Reduce a statement or a concluding sentence to its answer: 42 in "that makes 42 apples, because ...".
+"""Reduce a statement or a concluding sentence to its answer: 42 in "that makes 42
+apples, because ...".
 
-Explanations, calculations and what the question says are left out. What is understood as a whole is never cut.
+Explanations, calculations and what the question says are left out. What is understood
+as a whole is never cut.
 """
 
 import re
@@ -28,7 +30,10 @@ _PIECE: Final = re.compile(
     r"\*\*(?P<bold>[^*\n]{1,200}?)\*\*|(?<![`\w])`(?P<code>[^`\n]{1,200})`(?!`)|\$\\boxed\{(?P<box>[^$]*)\}\$"
 )
 _WHOLLY_QUOTED: Final = re.compile(r"\"[^\"]+\"|“[^”]+”")
-_OPENING: Final = re.compile(r"(?:that |equal to |exactly |simply |just |therefore,? |then,? |=\s?)+", re.IGNORECASE)
+_OPENING: Final = re.compile(
+    r"(?:that |equal to |exactly |simply |just |therefore,? |then,? |=\s?)+",
+    re.IGNORECASE,
+)
 
 
 def reduced(statement: str, question: str) -> str:
@@ -47,7 +52,9 @@ def reduced(statement: str, question: str) -> str:
 
 
 def only_piece(text: str) -> str | None:
-    """Return the one bold or code piece of a text, unless it is a head such as ``**Answer:**``."""
+    """Return the one bold or code piece of a text, unless it is a head such as
+    ``**Answer:**``.
+    """
     if "*" not in text and "`" not in text and "boxed" not in text:
         return None
     pieces = [match[match.lastgroup or 0] for match in _PIECE.finditer(text)]
@@ -57,23 +64,32 @@ def only_piece(text: str) -> str | None:
 
 # Heads: "Version: 2.4"
 
-_HEAD: Final = re.compile(r"(?P<head>[^\W\d_][\w '()/-]{0,40}?)\s?(?::\s|：)\s*(?P<rest>\S.*)", re.DOTALL)
+_HEAD: Final = re.compile(
+    r"(?P<head>[^\W\d_][\w '()/-]{0,40}?)\s?(?::\s|：)\s*(?P<rest>\S.*)", re.DOTALL
+)
 _HEADS: Final = word_set(
-    "answer final label result status class category classification sentiment output value solution prediction verdict "
-    "move length width height area volume price cost weight distance time date year name speed profit decision "
-    "version release conclusion response so hence therefore thus choice option total sum sorted correct the ans"
+    "answer final label result status class category classification sentiment output "
+    "value solution prediction verdict move length width height area volume price cost "
+    "weight distance time date year name speed profit decision version release "
+    "conclusion response so hence therefore thus choice option total sum sorted "
+    "correct the ans"
 )
 _PHRASES: Final = frozenset(("route it to", "in short", "in total", "in summary"))
 
 
 def without_head(text: str, question: str) -> str:
-    """Return a text without a head that names what it is: ``2.4`` in "Version: 2.4" if the question has the word."""
+    """Return a text without a head that names what it is: ``2.4`` in "Version: 2.4" if
+    the question has the word.
+    """
     match = _HEAD.fullmatch(without_markup(text))
     if match is None:
         return text
     head = match["head"].casefold()
     asked = question.casefold()
-    is_known = all(word in _HEADS or re.search(rf"\b{re.escape(word[:5])}", asked) for word in head.split())
+    is_known = all(
+        word in _HEADS or re.search(rf"\b{re.escape(word[:5])}", asked)
+        for word in head.split()
+    )
     return match["rest"] if is_known or head in _PHRASES else text
 
 
@@ -96,7 +112,11 @@ _LOOKS_LIKE_CODE: Final = re.compile(r"[{};]\s*\Z|\w\([^)]*[;=]|[<>=!]=|=>|->")
 
 
 def _without_explanation(text: str) -> str:
-    if form_of(text).is_value or _STARTS_WITH_VERDICT.match(text) or _LOOKS_LIKE_CODE.search(text):
+    if (
+        form_of(text).is_value
+        or _STARTS_WITH_VERDICT.match(text)
+        or _LOOKS_LIKE_CODE.search(text)
+    ):
         return text
     if relative := _RELATIVE.search(text):
         text = text[: relative.start("clause")]
@@ -108,7 +128,9 @@ def _without_explanation(text: str) -> str:
 
 
 def _without_aside(text: str) -> str:
-    """Leave out a remark in parentheses at the end of a sentence; in a short text it may tell two answers apart."""
+    """Leave out a remark in parentheses at the end of a sentence; in a short text it
+    may tell two answers apart.
+    """
     before = _ASIDE_AT_END.sub("", text)
     return before if before.count(" ") > 2 else text
 
@@ -117,7 +139,8 @@ def _without_aside(text: str) -> str:
 def _apposition() -> re.Pattern[str]:
     """Return a pattern of what explains a name: ", a city of two million people"."""
     return re.compile(
-        r",\s(?:an?|the|one)\s(?:\w+\s){1,3}(?:of|in|on|with|that|which|who)\s.*", re.IGNORECASE | re.DOTALL
+        r",\s(?:an?|the|one)\s(?:\w+\s){1,3}(?:of|in|on|with|that|which|who)\s.*",
+        re.IGNORECASE | re.DOTALL,
     )
 
 
@@ -142,7 +165,9 @@ def _without_calculation(text: str) -> str:
 
 
 def _first_value(text: str) -> str:
-    """Return the value before a comma or colon, if no other value follows: 1986 of "1986, after a long dispute"."""
+    """Return the value before a comma or colon, if no other value follows: 1986 of
+    "1986, after a long dispute".
+    """
     if form_of(text).is_value:
         return text
     for match in islice(_PAUSE.finditer(text), _TRIED):
@@ -186,14 +211,20 @@ _VERBS: Final = (
 
 
 def _value_within(part: str, question: str) -> str:
-    """Return the value in a sentence that could not be reduced to it, if the question asks for one, or is not known."""
-    if form_of(part).kind not in ("text", "list") or (question and not _ASKS_NUMBER.search(question)):
+    """Return the value in a sentence that could not be reduced to it, if the question
+    asks for one, or is not known.
+    """
+    if form_of(part).kind not in ("text", "list") or (
+        question and not _ASKS_NUMBER.search(question)
+    ):
         return part
     if question and tells_more(part, question):
         return part
     if date := find_date(part):
         return date
-    is_sentence = _verb().search(part) is not None or has_question_subject(part, question)
+    is_sentence = _verb().search(part) is not None or has_question_subject(
+        part, question
+    )
     if part.count(" ") < 2 or QUANTITY.match(part) or not is_sentence:
         return part
     for copula in reversed(list(_verb().finditer(part))[-_TRIED:]):
@@ -211,7 +242,11 @@ def _value_within(part: str, question: str) -> str:
 
 @cache
 def _verb() -> re.Pattern[str]:
-    copulas = "|".join(re.escape(word) for word in languages.words("copula") if len(word) > 1 and word.isalpha())
+    copulas = "|".join(
+        re.escape(word)
+        for word in languages.words("copula")
+        if len(word) > 1 and word.isalpha()
+    )
     return re.compile(rf"(?:^|\s)(?:{_VERBS}|{copulas})\s", re.IGNORECASE)
 
 
@@ -225,7 +260,9 @@ QUANTITY: Final = re.compile(
         (?:\s?[ap]\.?m\b\.?|\s?[%°€£$]\w?|\s(?:thousand|million|billion|trillion)\b)?""",
     re.VERBOSE | re.IGNORECASE,
 )
-_BEHIND_NUMBER: Final = re.compile(r"[-\s]?[^\W\d_]+(?:/[^\W\d_]+|\^\d)?(?:\s[^\W\d_]+){0,2}")
+_BEHIND_NUMBER: Final = re.compile(
+    r"[-\s]?[^\W\d_]+(?:/[^\W\d_]+|\^\d)?(?:\s[^\W\d_]+){0,2}"
+)
 
 
 def last_quantity(sentence: str) -> str | None:
@@ -251,7 +288,11 @@ def last_number_in(text: str) -> str | None:
     while size < len(text):
         tail = text[-size:]
         begins_within_number = " " not in tail and tail[0].isdigit()
-        number = None if begins_within_number else last_quantity(tail.partition(" ")[2] or tail)
+        number = (
+            None
+            if begins_within_number
+            else last_quantity(tail.partition(" ")[2] or tail)
+        )
         if number:
             return number
         size *= 4

@@ -1,6 +1,7 @@
 """JSON schemas of tools and of structured output: validate values and fill in defaults.
 
-A schema that is broken, or that refers to definitions it does not contain, refuses nothing.
+A schema that is broken, or that refers to definitions it does not contain, refuses
+nothing.
 """
 
 import json
@@ -35,7 +36,9 @@ from langchain_reasc.langchain_internals import validates_by_functions
 
 T = TypeVar("T")
 Schema = Mapping[str, Any] | type
-"""A JSON schema, or a class that pydantic can validate: a model, a dataclass, a TypedDict."""
+"""A JSON schema, or a class that pydantic can validate: a model, a dataclass, a
+TypedDict.
+"""
 Schemas = Mapping[str, Schema]
 """Tool -> schema of its arguments."""
 
@@ -60,25 +63,31 @@ _AROUND: Final = ("json_schema", "function", "schema", "parameters", "input_sche
 
 
 def schemas_of(tools: Any) -> dict[str, Schema]:
-    """Return tool name -> schema of its arguments: the class that validates them, or a JSON schema.
+    """Return tool name -> schema of its arguments: the class that validates them, or a
+    JSON schema.
 
     Args:
-        tools: the value of ``tools=`` (or ``functions=``) in a model's bound arguments, one tool or several:
-            dictionaries in the form of OpenAI, Anthropic, Gemini or Bedrock, JSON schemas with a title, LangChain
-            tools, classes, functions.
+        tools: the value of ``tools=`` (or ``functions=``) in a model's bound arguments,
+            one tool or several: dictionaries in the form of OpenAI, Anthropic, Gemini
+            or Bedrock, JSON schemas with a title, LangChain tools, classes, functions.
 
     Returns:
-        The schemas. A tool without a schema has ``{}``, and a provider's tool whose calls have an unknown name has
-        ``{}`` under :data:`ANY_TOOL`.
+        The schemas. A tool without a schema has ``{}``, and a provider's tool whose
+        calls have an unknown name has ``{}`` under :data:`ANY_TOOL`.
     """
     found: dict[str, Schema] = {}
-    for tool in tools if isinstance(tools, Sequence) and not isinstance(tools, str) else [tools]:
+    for tool in (
+        tools if isinstance(tools, Sequence) and not isinstance(tools, str) else [tools]
+    ):
         if isfunction(tool) or isinstance(tool, type):
             found.update([_schema_of_code(tool)])
         elif (declared := _gemini_functions(tool)) is None:
             found.update([_named_schema(tool)])
         else:
-            found.update((name, _in_json_schema(schema)) for name, schema in map(_named_schema, declared))
+            found.update(
+                (name, _in_json_schema(schema))
+                for name, schema in map(_named_schema, declared)
+            )
     return found
 
 
@@ -92,15 +101,23 @@ def text_schema_of(arguments: Mapping[str, Any]) -> Schema | None:
         given = unwrapped(given, ("format", "json_schema", "schema"))
         if not isinstance(given, Mapping):
             continue
-        if given.keys() & {"properties", "$ref"} or given.get("type") in ("object", "array"):
+        if given.keys() & {"properties", "$ref"} or given.get("type") in (
+            "object",
+            "array",
+        ):
             return dict(_in_json_schema(given))
     return None
 
 
 def unwrapped(schema: Any, around: Sequence[str] = _AROUND) -> Any:
-    """Return a JSON schema without a provider's wrapper, such as ``{"type": "json_schema", ...}``."""
+    """Return a JSON schema without a provider's wrapper, such as
+    ``{"type": "json_schema", ...}``.
+    """
     while isinstance(schema, Mapping):
-        inner = next((one for name in around if isinstance(one := schema.get(name), Mapping)), None)
+        inner = next(
+            (one for name in around if isinstance(one := schema.get(name), Mapping)),
+            None,
+        )
         if inner is None:
             break
         schema = inner
@@ -108,18 +125,26 @@ def unwrapped(schema: Any, around: Sequence[str] = _AROUND) -> Any:
 
 
 def name_of_schema(schema: Schema | None) -> str | None:
-    """Return the name of a schema, which is also the name of the tool that asks for it, or None."""
+    """Return the name of a schema, which is also the name of the tool that asks for it,
+    or None.
+    """
     if isinstance(schema, type):
         return schema.__name__
     if not isinstance(schema, Mapping):
         return None
-    names = [schema.get("name"), schema.get("title"), *(name_of_schema(schema.get(around)) for around in _AROUND)]
+    names = [
+        schema.get("name"),
+        schema.get("title"),
+        *(name_of_schema(schema.get(around)) for around in _AROUND),
+    ]
     return next((name for name in names if isinstance(name, str)), None)
 
 
 @lru_cache(maxsize=256)
 def _schema_of_code(tool: Any) -> tuple[str, Schema]:
-    """Return the name and the schema of a function or a class: pydantic takes milliseconds to make one."""
+    """Return the name and the schema of a function or a class: pydantic takes
+    milliseconds to make one.
+    """
     return _named_schema(tool)
 
 
@@ -130,20 +155,29 @@ def _named_schema(tool: Any) -> tuple[str, Schema]:
         converted = dict(tool) if isinstance(tool, Mapping) else {}
     function = converted.get("function", converted)
     name = function.get("name") if isinstance(function, Mapping) else None
-    if not isinstance(name, str) or converted.get("type") in ("namespace", "mcp"):  # a name for many
+    if not isinstance(name, str) or converted.get("type") in (
+        "namespace",
+        "mcp",
+    ):  # a name for many
         return ANY_TOOL, {}
     schema = _class_of_arguments(tool) or function.get("parameters")
-    return name, schema if isinstance(schema, type) else dict(schema) if isinstance(schema, Mapping) else {}
+    return name, schema if isinstance(schema, type) else dict(schema) if isinstance(
+        schema, Mapping
+    ) else {}
 
 
 def _class_of_arguments(tool: Any) -> type[BaseModel] | None:
-    """Return the class that validates a tool's arguments, without fields that LangChain injects, or None."""
+    """Return the class that validates a tool's arguments, without fields that LangChain
+    injects, or None.
+    """
     if isfunction(tool):
         with suppress(Exception):  # such as a function without a description
             tool = StructuredTool.from_function(tool)
     schema: Any = tool.args_schema if isinstance(tool, BaseTool) else tool
     given: Any = tool.tool_call_schema if isinstance(tool, BaseTool) else tool
-    if not all(isinstance(one, type) and issubclass(one, BaseModel) for one in (schema, given)):
+    if not all(
+        isinstance(one, type) and issubclass(one, BaseModel) for one in (schema, given)
+    ):
         return None
     injected = frozenset(schema.model_fields.keys() - given.model_fields.keys())
     return _without_fields(schema, injected) if injected else schema
@@ -159,15 +193,22 @@ def _without_fields(schema: type[BaseModel], names: frozenset[str]) -> type[Base
 def _gemini_functions(tool: Any) -> list[Any] | None:
     """Return the functions in a tool in Gemini's form, or None for any other tool."""
     for name in ("function_declarations", "functionDeclarations"):
-        declared = tool.get(name) if isinstance(tool, Mapping) else getattr(tool, name, None)
+        declared = (
+            tool.get(name) if isinstance(tool, Mapping) else getattr(tool, name, None)
+        )
         if isinstance(declared, Sequence):
             dumped = {"mode": "json", "exclude_none": True}
-            return [one.model_dump(**dumped) if hasattr(one, "model_dump") else one for one in declared]
+            return [
+                one.model_dump(**dumped) if hasattr(one, "model_dump") else one
+                for one in declared
+            ]
     return None
 
 
 def _in_json_schema(schema: Any) -> Any:
-    """Convert a schema in Gemini's form, ``{"type": "STRING", "nullable": true}``, to JSON schema."""
+    """Convert a schema in Gemini's form, ``{"type": "STRING", "nullable": true}``, to
+    JSON schema.
+    """
     if isinstance(schema, list):
         return [_in_json_schema(inner) for inner in schema]
     if not isinstance(schema, Mapping):
@@ -186,7 +227,9 @@ def _in_json_schema(schema: Any) -> Any:
 def _held_in_json_schema(word: str, held: Any) -> Any:
     if word in ("default", "example", "enum", "const"):
         return held
-    if word in ("properties", "$defs") and isinstance(held, Mapping):  # whose keys are names, not words of a schema
+    if word in ("properties", "$defs") and isinstance(
+        held, Mapping
+    ):  # whose keys are names, not words of a schema
         return {name: _in_json_schema(inner) for name, inner in held.items()}
     return _in_json_schema(held)
 
@@ -195,7 +238,8 @@ def _held_in_json_schema(word: str, held: Any) -> Any:
 
 
 def received(value: Any, schema: Schema | None, *, check: bool = True) -> Any:
-    """Return the arguments that a tool would get, as JSON values with equal values spelled alike.
+    """Return the arguments that a tool would get, as JSON values with equal values
+    spelled alike.
 
     None if the tool's schema refuses them, unless ``check`` is off.
     """
@@ -203,7 +247,11 @@ def received(value: Any, schema: Schema | None, *, check: bool = True) -> Any:
         return value
     if not isinstance(schema, type):
         checker = _checker(_written(schema))
-        return None if check and checker.refuses(value) else checker.read_value(value, defaults=True, formats=True)
+        return (
+            None
+            if check and checker.refuses(value)
+            else checker.read_value(value, defaults=True, formats=True)
+        )
     try:
         validated = adapter_of(schema).validate_python(deepcopy(value))
     except Exception:  # a validator of the user's may raise anything
@@ -216,7 +264,9 @@ def received(value: Any, schema: Schema | None, *, check: bool = True) -> Any:
 
 def comparable(adapter: TypeAdapter[Any], validated: Any) -> Any:
     """Return a validated object as JSON values with equal values spelled alike."""
-    return to_jsonable_python(plain(adapter.dump_python(validated, by_alias=True, round_trip=True)))
+    return to_jsonable_python(
+        plain(adapter.dump_python(validated, by_alias=True, round_trip=True))
+    )
 
 
 @lru_cache(maxsize=64)
@@ -235,41 +285,63 @@ def adapter_of(schema: type) -> TypeAdapter[Any]:
     try:
         return TypeAdapter(schema)
     except Exception as error:
-        raise ConfigurationError(f"pydantic cannot validate by {schema!r}: {error}") from error
+        raise ConfigurationError(
+            f"pydantic cannot validate by {schema!r}: {error}"
+        ) from error
 
 
 def arguments_in(schema: Schema) -> list[str] | None:
-    """Return the names of a tool's arguments, or None if it may take others or its schema does not list them."""
+    """Return the names of a tool's arguments, or None if it may take others or its
+    schema does not list them.
+    """
     try:
         held = adapter_of(schema).json_schema() if isinstance(schema, type) else schema
-    except Exception:  # it has a type of the user's own that JSON schema knows nothing of
+    except (
+        Exception
+    ):  # it has a type of the user's own that JSON schema knows nothing of
         return None
     properties = held.get("properties")
-    return list(properties) if isinstance(properties, Mapping) and not held.get("additionalProperties") else None
+    return (
+        list(properties)
+        if isinstance(properties, Mapping) and not held.get("additionalProperties")
+        else None
+    )
 
 
 _SECONDS: Final = 0.1
-"""Seconds of processor time for one value. Strangers write schemas and patterns, and some would take forever."""
+"""Seconds of processor time for one value. Strangers write schemas and patterns, and
+some would take forever.
+"""
 _LONGEST_PATTERN: Final = 2000
 _LONGEST_FAULT: Final = 300
 _WANTED: Final[Mapping[str, tuple[type, ...]]] = {
     **dict.fromkeys(("required", "enum", "anyOf", "oneOf"), (list,)),
-    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), (int, float)),
+    **dict.fromkeys(
+        ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+        (int, float),
+    ),
 }
-"""Keywords -> their types. A broken schema, or one of an older draft, would refuse everything by another type."""
+"""Keywords -> their types. A broken schema, or one of an older draft, would refuse
+everything by another type.
+"""
 
 
 def why_unchecked(schema: Schema | None) -> str | None:
     """Return why a schema does not check values (doing so takes too long), or None."""
     schema = unwrapped(schema)
-    return _checker(_written(schema)).why_not if isinstance(schema, Mapping) and schema else None
+    return (
+        _checker(_written(schema)).why_not
+        if isinstance(schema, Mapping) and schema
+        else None
+    )
 
 
 def refuses(schema: Mapping[str, Any], value: Any) -> bool:
-    """Return whether a schema refuses a value. A schema that is broken or takes too long refuses nothing.
+    """Return whether a schema refuses a value. A schema that is broken or takes too
+    long refuses nothing.
 
-    Repeated items are allowed, because the tool may make a set of them. Defaults are not checked: a tool may have a
-    default that its schema does not allow.
+    Repeated items are allowed, because the tool may make a set of them. Defaults are
+    not checked: a tool may have a default that its schema does not allow.
     """
     return _checker(_written(schema)).refuses(value)
 
@@ -289,7 +361,8 @@ class SchemaCheck(NamedTuple):
 def check_value(schema: Mapping[str, Any], value: Any) -> SchemaCheck:
     """Check a value as it is written, in bounded time.
 
-    Unlike :func:`refuses`, this neither converts a string to a number nor allows repeated items.
+    Unlike :func:`refuses`, this neither converts a string to a number nor allows
+    repeated items.
     """
     return _checker(_written(schema), exact=True).check(value)
 
@@ -308,7 +381,9 @@ class _Deadline(threading.local):
 
     def check(self) -> None:
         if time.perf_counter() > self._ends:
-            left = self._began + _SECONDS - time.thread_time()  # on a busy machine, there is some
+            left = (
+                self._began + _SECONDS - time.thread_time()
+            )  # on a busy machine, there is some
             if left <= 0:
                 raise _TooSlowError
             self._ends = time.perf_counter() + left
@@ -323,7 +398,8 @@ class _Checker:
 
     Attributes:
         schema: the JSON schema, or True to leave values as they are.
-        validator: jsonschema's validator, or None if values are not checked, and ``why_not``.
+        validator: jsonschema's validator, or None if values are not checked, and
+            ``why_not``.
         parts: id of a part of the schema -> its validator.
     """
 
@@ -335,29 +411,44 @@ class _Checker:
     def refuses(self, value: Any) -> bool:
         def is_refused() -> bool:
             return not self.takes(
-                _ValueReader(self, defaults=False, formats=False).read_value(value, self.schema), self.schema
+                _ValueReader(self, defaults=False, formats=False).read_value(
+                    value, self.schema
+                ),
+                self.schema,
             )
 
         return self.within_time(is_refused, otherwise=False)
 
     def check(self, value: Any) -> SchemaCheck:
         def checked() -> SchemaCheck:
-            error = None if self.validator is None else next(self.validator.iter_errors(value), None)
+            error = (
+                None
+                if self.validator is None
+                else next(self.validator.iter_errors(value), None)
+            )
             if error is None:
                 return SchemaCheck(None, self.why_not)
             rule = "/".join(map(str, error.absolute_schema_path))
-            return SchemaCheck(f"{error.json_path}: {error.message:.{_LONGEST_FAULT}} (by {rule})", None)
+            return SchemaCheck(
+                f"{error.json_path}: {error.message:.{_LONGEST_FAULT}} (by {rule})",
+                None,
+            )
 
         result = self.within_time(checked, otherwise=None)
         return result or SchemaCheck(None, self.why_not or "jsonschema cannot use it")
 
     def read_value(self, value: Any, *, defaults: bool, formats: bool) -> Any:
         return self.within_time(
-            lambda: _ValueReader(self, defaults, formats).read_value(value, self.schema), otherwise=value
+            lambda: _ValueReader(self, defaults, formats).read_value(
+                value, self.schema
+            ),
+            otherwise=value,
         )
 
     def takes(self, value: Any, schema: Any) -> bool:
-        """Return whether a part of the schema accepts a value; always True if values are not checked."""
+        """Return whether a part of the schema accepts a value; always True if values
+        are not checked.
+        """
         if self.validator is None:
             return True
         if (part := self.parts.get(id(schema))) is None:
@@ -365,15 +456,27 @@ class _Checker:
         return bool(part.is_valid(value))
 
     def within_time(self, work: Callable[[], T], otherwise: T) -> T:
-        """Return the result of the work, or the other value if the schema is broken or takes too long."""
+        """Return the result of the work, or the other value if the schema is broken or
+        takes too long.
+        """
         _deadline.start()
         try:
             return work()
         except (_TooSlowError, TimeoutError):
-            self.schema, self.validator, self.why_not = True, None, f"that takes more than {_SECONDS} seconds"
-        except BaseException as error:  # a reference to nowhere or without end, a pattern that is none
-            # jsonschema's registry panics, by an exception of its own, where it is too deep in a recursion.
-            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            self.schema, self.validator, self.why_not = (
+                True,
+                None,
+                f"that takes more than {_SECONDS} seconds",
+            )
+        except (
+            BaseException
+        ) as error:  # a reference to nowhere or without end, a pattern that is none
+            # jsonschema's registry panics, by an exception of its own, where it is too
+            # deep in a recursion.
+            if (
+                not isinstance(error, Exception)
+                and type(error).__name__ != "PanicException"
+            ):
                 raise
         return otherwise
 
@@ -389,50 +492,89 @@ def _written(schema: Mapping[str, Any]) -> str:
 def _checker(schema: str, *, exact: bool = False) -> _Checker:
     held = json.loads(schema)
     if '"unevaluatedProperties"' in schema and '"patternProperties"' in schema:
-        return _Checker(held, why_not="unevaluatedProperties beside patternProperties may take for ever")
-    from jsonschema import Draft202012Validator  # deferred: importing jsonschema takes 100 ms
+        return _Checker(
+            held,
+            why_not="unevaluatedProperties beside patternProperties may take for ever",
+        )
+    from jsonschema import (
+        Draft202012Validator,
+    )  # deferred: importing jsonschema takes 100 ms
     from jsonschema.validators import validator_for
     from referencing import Registry
 
     kind = _bounded(validator_for(held, default=Draft202012Validator), exact)
     held = json.loads(schema, object_hook=_without_dialect)
-    return _Checker(held, kind(held, registry=Registry()))  # which fetches nothing from anywhere
+    return _Checker(
+        held, kind(held, registry=Registry())
+    )  # which fetches nothing from anywhere
 
 
 def _without_dialect(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema without ``$schema``, which would make jsonschema choose another validator."""
-    return {word: inner for word, inner in schema.items() if word != "$schema" or not isinstance(inner, str)}
+    """Return a schema without ``$schema``, which would make jsonschema choose another
+    validator.
+    """
+    return {
+        word: inner
+        for word, inner in schema.items()
+        if word != "$schema" or not isinstance(inner, str)
+    }
 
 
 @cache
 def _bounded(kind: Any, exact: bool) -> Any:
-    """Return a validator class of jsonschema that stops at the deadline, and allows repeated items unless exact."""
+    """Return a validator class of jsonschema that stops at the deadline, and allows
+    repeated items unless exact.
+    """
     from jsonschema import ValidationError as Refusal
     from jsonschema.validators import extend
 
-    def pattern(validator: Any, given: Any, instance: Any, schema: Any) -> Iterator[Refusal]:
+    def pattern(
+        validator: Any, given: Any, instance: Any, schema: Any
+    ) -> Iterator[Refusal]:
         if isinstance(instance, str) and not _matches(given, instance):
             yield Refusal(f"it does not match {given!r}")
 
-    def pattern_properties(validator: Any, given: Any, instance: Any, schema: Any) -> Iterator[Refusal]:
-        for key, (pattern, inner) in product(instance, given.items()) if isinstance(instance, dict) else ():
+    def pattern_properties(
+        validator: Any, given: Any, instance: Any, schema: Any
+    ) -> Iterator[Refusal]:
+        for key, (pattern, inner) in (
+            product(instance, given.items()) if isinstance(instance, dict) else ()
+        ):
             if _matches(pattern, key):
-                yield from validator.descend(instance[key], inner, path=key, schema_path=pattern)
+                yield from validator.descend(
+                    instance[key], inner, path=key, schema_path=pattern
+                )
 
-    def additional_properties(validator: Any, given: Any, instance: Any, schema: Any) -> Any:
+    def additional_properties(
+        validator: Any, given: Any, instance: Any, schema: Any
+    ) -> Any:
         if (patterns := schema.get("patternProperties")) and isinstance(instance, dict):
             schema = {**schema, "patternProperties": {}}
-            instance = {key: one for key, one in instance.items() if not any(_matches(each, key) for each in patterns)}
-        return kind.VALIDATORS["additionalProperties"](validator, given, instance, schema)
+            instance = {
+                key: one
+                for key, one in instance.items()
+                if not any(_matches(each, key) for each in patterns)
+            }
+        return kind.VALIDATORS["additionalProperties"](
+            validator, given, instance, schema
+        )
 
-    def multiple_of(validator: Any, given: Any, instance: Any, schema: Any) -> Iterator[Refusal]:
+    def multiple_of(
+        validator: Any, given: Any, instance: Any, schema: Any
+    ) -> Iterator[Refusal]:
         # jsonschema divides floats, and so finds that 4.35 is not a multiple of 0.01
-        if validator.is_type(instance, "number") and Fraction(str(instance)) % Fraction(str(given)):
+        if validator.is_type(instance, "number") and Fraction(str(instance)) % Fraction(
+            str(given)
+        ):
             yield Refusal(f"{instance!r} is not a multiple of {given!r}")
 
-    def unique_items(validator: Any, given: Any, instance: Any, schema: Any) -> Iterator[Refusal]:
+    def unique_items(
+        validator: Any, given: Any, instance: Any, schema: Any
+    ) -> Iterator[Refusal]:
         seen: set[str] = set()
-        for item in instance if exact and given is True and isinstance(instance, list) else ():
+        for item in (
+            instance if exact and given is True and isinstance(instance, list) else ()
+        ):
             _deadline.check()
             if (spelled := canonical(item)) in seen:
                 yield Refusal(f"{item!r} is repeated")
@@ -450,8 +592,14 @@ def _bounded(kind: Any, exact: bool) -> Any:
         "uniqueItems": unique_items,
     }
     checks = {**kind.VALIDATORS, **own}
-    types = kind.TYPE_CHECKER.redefine("boolean", is_boolean)  # it is asked of each unevaluated part
-    return extend(kind, {word: _in_time(word, check) for word, check in checks.items()}, type_checker=types)
+    types = kind.TYPE_CHECKER.redefine(
+        "boolean", is_boolean
+    )  # it is asked of each unevaluated part
+    return extend(
+        kind,
+        {word: _in_time(word, check) for word, check in checks.items()},
+        type_checker=types,
+    )
 
 
 def _in_time(word: str, check: Callable[..., Any]) -> Callable[..., Any]:
@@ -459,7 +607,9 @@ def _in_time(word: str, check: Callable[..., Any]) -> Callable[..., Any]:
 
     def check_in_time(validator: Any, given: Any, instance: Any, schema: Any) -> Any:
         _deadline.check()
-        if wanted and (type(given) not in wanted or (given == [] and word != "required")):
+        if wanted and (
+            type(given) not in wanted or (given == [] and word != "required")
+        ):
             raise TypeError(f"{word} cannot be {given!r}")
         return check(validator, given, instance, schema)
 
@@ -485,24 +635,45 @@ _TYPES: Final[dict[str, Any]] = {
     "null": NoneType,
 }
 _Readers = dict[str, TypeAdapter[Any]]
-_READERS: Final[_Readers] = {"integer": TypeAdapter(int), "number": TypeAdapter(float), "boolean": TypeAdapter(bool)}
+_READERS: Final[_Readers] = {
+    "integer": TypeAdapter(int),
+    "number": TypeAdapter(float),
+    "boolean": TypeAdapter(bool),
+}
 """pydantic reads values, as it does for LangChain's tools."""
 _FORMATS: Final[_Readers] = {
-    **{"date": TypeAdapter(date), "date-time": TypeAdapter(datetime), "time": TypeAdapter(time_of_day)},
-    **{"duration": TypeAdapter(timedelta), "uuid": TypeAdapter(UUID), "ipv6": TypeAdapter(IPv6Address)},
+    **{
+        "date": TypeAdapter(date),
+        "date-time": TypeAdapter(datetime),
+        "time": TypeAdapter(time_of_day),
+    },
+    **{
+        "duration": TypeAdapter(timedelta),
+        "uuid": TypeAdapter(UUID),
+        "ipv6": TypeAdapter(IPv6Address),
+    },
 }
 """Formats of JSON schema whose strings can be spelled in several ways."""
 _FINER: Final = re.compile(r"[.,]\d{7,}")  # than microseconds, to which pydantic cuts
 _LONGEST_CHAIN: Final = 100
 
 
-def read_value(value: Any, schema: Mapping[str, Any], *, defaults: bool = True, formats: bool = False) -> Any:
-    """Read a value as a tool with this schema does: convert strings to numbers if it asks for numbers, add defaults.
+def read_value(
+    value: Any,
+    schema: Mapping[str, Any],
+    *,
+    defaults: bool = True,
+    formats: bool = False,
+) -> Any:
+    """Read a value as a tool with this schema does: convert strings to numbers if it
+    asks for numbers, add defaults.
 
-    With ``formats``, strings with the format of a date, a time or a UUID get one common spelling, so that equal
-    instants are the same.
+    With ``formats``, strings with the format of a date, a time or a UUID get one common
+    spelling, so that equal instants are the same.
     """
-    return _checker(_written(schema)).read_value(value, defaults=defaults, formats=formats)
+    return _checker(_written(schema)).read_value(
+        value, defaults=defaults, formats=formats
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -514,7 +685,9 @@ class _ValueReader:
     formats: bool
 
     def read_value(self, value: Any, schema: Any, around: tuple[int, ...] = ()) -> Any:
-        """Read a value by a schema; ``around`` has the ids of the enclosing schemas of the same value."""
+        """Read a value by a schema; ``around`` has the ids of the enclosing schemas of
+        the same value.
+        """
         _deadline.check()
         schema = _resolved(schema, self.checker.schema)
         if not isinstance(schema, dict) or id(schema) in around:
@@ -523,59 +696,101 @@ class _ValueReader:
         if isinstance(value, dict):
             return self._read_object(value, schema)
         if isinstance(value, list):
-            schemas = chain(schema.get("prefixItems") or (), repeat(schema.get("items")))
-            read = [self.read_value(one, of) for one, of in zip(value, schemas, strict=False)]
+            schemas = chain(
+                schema.get("prefixItems") or (), repeat(schema.get("items"))
+            )
+            read = [
+                self.read_value(one, of)
+                for one, of in zip(value, schemas, strict=False)
+            ]
             if not (self.formats and schema.get("uniqueItems") is True):
                 return read
             unique = {canonical(one): one for one in read}  # a set
             return [unique[spelled] for spelled in sorted(unique)]
         value = _converted(value, schema)
-        return _spelled(value, schema) if self.formats and isinstance(value, str) else value
+        return (
+            _spelled(value, schema)
+            if self.formats and isinstance(value, str)
+            else value
+        )
 
-    def _read_by_parts(self, value: Any, schema: Mapping[str, Any], around: tuple[int, ...]) -> Any:
+    def _read_by_parts(
+        self, value: Any, schema: Mapping[str, Any], around: tuple[int, ...]
+    ) -> Any:
         """Read a value by the schema's ``allOf``, ``anyOf`` and ``oneOf``."""
         for branch in schema.get("allOf", ()):
             value = self.read_value(value, branch, around)
         for word in ("anyOf", "oneOf"):
             if isinstance(branches := schema.get(word), list):
                 value = self._read_by_branch(
-                    value, [_resolved(branch, self.checker.schema) for branch in branches], around
+                    value,
+                    [_resolved(branch, self.checker.schema) for branch in branches],
+                    around,
                 )
         return value
 
     def _read_object(self, value: dict[str, Any], schema: Mapping[str, Any]) -> Any:
-        properties, others = schema.get("properties"), schema.get("additionalProperties")
+        properties, others = (
+            schema.get("properties"),
+            schema.get("additionalProperties"),
+        )
         properties = properties if isinstance(properties, dict) else {}
-        full = {key: self.read_value(one, properties.get(key, others)) for key, one in value.items()}
+        full = {
+            key: self.read_value(one, properties.get(key, others))
+            for key, one in value.items()
+        }
         for key, of in properties.items() if self.defaults else ():
             for holder in (of, _resolved(of, self.checker.schema)):
                 if key not in full and isinstance(holder, dict) and "default" in holder:
                     full[key] = deepcopy(holder["default"])
         return full
 
-    def _read_by_branch(self, value: Any, branches: list[Any], around: tuple[int, ...]) -> Any:
-        """Read a value by the first branch that accepts it, or else by the first that accepts it after reading."""
+    def _read_by_branch(
+        self, value: Any, branches: list[Any], around: tuple[int, ...]
+    ) -> Any:
+        """Read a value by the first branch that accepts it, or else by the first that
+        accepts it after reading.
+        """
         fitting = [one for one in branches if self.checker.takes(value, one)]
-        read = ((one, self.read_value(value, one, around)) for one in fitting or branches)
-        return next((found for one, found in read if fitting or self.checker.takes(found, one)), value)
+        read = (
+            (one, self.read_value(value, one, around)) for one in fitting or branches
+        )
+        return next(
+            (found for one, found in read if fitting or self.checker.takes(found, one)),
+            value,
+        )
 
 
 def _resolved(schema: Any, root: Mapping[str, Any]) -> Any:
-    """Return the schema that a chain of references leads to; ``{}`` where it leads nowhere."""
+    """Return the schema that a chain of references leads to; ``{}`` where it leads
+    nowhere.
+    """
     for _ in range(_LONGEST_CHAIN):
-        if not isinstance(schema, dict) or not isinstance(path := schema.get("$ref"), str):
+        if not isinstance(schema, dict) or not isinstance(
+            path := schema.get("$ref"), str
+        ):
             return schema
         if not path.startswith("#"):
             return {}
         schema = root
         for key in path.split("/")[1:]:
-            schema = schema.get(key.replace("~1", "/").replace("~0", "~")) if isinstance(schema, dict) else None
+            schema = (
+                schema.get(key.replace("~1", "/").replace("~0", "~"))
+                if isinstance(schema, dict)
+                else None
+            )
     return {}
 
 
 def _types_of(schema: Any) -> list[str]:
     kinds = schema.get("type") if isinstance(schema, dict) else None
-    return [str(kind) for kind in kinds] if isinstance(kinds, list) else [kinds] if isinstance(kinds, str) else []
+    return (
+        [str(kind) for kind in kinds]
+        if isinstance(kinds, list)
+        else [kinds]
+        if isinstance(kinds, str)
+        else []
+    )
 
 
 def _is_of(value: Any, types: list[str]) -> bool:
@@ -597,7 +812,9 @@ def _converted(value: Any, schema: Mapping[str, Any]) -> Any:
 
 
 def _spelled(text: str, schema: Mapping[str, Any]) -> str:
-    """Spell a string canonically by its schema's format, or return it unchanged if it cannot be parsed."""
+    """Spell a string canonically by its schema's format, or return it unchanged if it
+    cannot be parsed.
+    """
     adapter = _FORMATS.get(str(schema.get("format")))
     if adapter is None or _FINER.search(text):
         return text

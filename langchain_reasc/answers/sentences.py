@@ -1,7 +1,8 @@
-"""Find the part of a sentence that answers its question, as ``Oslo`` in "The capital of Norway is Oslo".
+"""Find the part of a sentence that answers its question, as ``Oslo`` in "The capital of
+Norway is Oslo".
 
-The part is what the sentence has and the question does not. Negations, comparisons, nouns after a number and the
-alternatives that a question offers are never left out.
+The part is what the sentence has and the question does not. Negations, comparisons,
+nouns after a number and the alternatives that a question offers are never left out.
 """
 
 import re
@@ -22,33 +23,49 @@ _INTRODUCTION: Final = re.compile(
     r"es gibt|es sind|c'è|ci sono|há|er zijn|det finns)\s",
     re.IGNORECASE,
 )
-_PRONOUNS: Final = word_set("it he she they we you i this that there these those here hence thus so")
+_PRONOUNS: Final = word_set(
+    "it he she they we you i this that there these those here hence thus so"
+)
 _NEVER_LEFT_OUT: Final = word_set("not no never none neither nor without")
 _BOUNDS: Final = word_set("least most")
 _IRREGULAR: Final = word_set(
-    "took won led made gave went ran wrote came became grew got left met sat fell stood paid sold bought lies lay rose "
-    "kept held lost sent spoke said told saw sank sang drew drove flew began seen written given taken built known "
-    "shown grown drawn chosen eaten fallen driven born cost hit cut set put"
+    "took won led made gave went ran wrote came became grew got left met sat fell "
+    "stood paid sold bought lies lay rose kept held lost sent spoke said told saw sank "
+    "sang drew drove flew began seen written given taken built known shown grown drawn "
+    "chosen eaten fallen driven born cost hit cut set put"
 )
-_ASKED_FOR: Final = word_set("after before under behind near between with for from to of into")
+_ASKED_FOR: Final = word_set(
+    "after before under behind near between with for from to of into"
+)
 _DANGLING: Final = word_set("after before in on for at with of from by during since")
 _ASKS_WHAT_HAPPENS: Final = re.compile(
-    r"\bhappen|\bchange|\bdoes? .{1,40} do\b|\bhow (?:do|does|did|has|have)\b", re.IGNORECASE
+    r"\bhappen|\bchange|\bdoes? .{1,40} do\b|\bhow (?:do|does|did|has|have)\b",
+    re.IGNORECASE,
 )
 _TELLING: Final = re.compile(
     r"\b(?:r[io]se[sn]?|falls?|fell|fallen|(?:in|de)creas\w+|gr[eo]ws?|shr[aiu]nk|dropp?\w*|gain\w*|los[est]\w*|lost|w[io]ns?|"
     r"prof\w+|deficit|surplus|early|late|ahead|behind|short|not|never|no longer|approv\w+|reject\w+|\w+n't)\b",
     re.IGNORECASE,
 )
-_STEMS: Final = {"fell": "fall", "rose": "ris", "shrank": "shr", "grew": "gro", "lost": "los", "won": "win"}
+_STEMS: Final = {
+    "fell": "fall",
+    "rose": "ris",
+    "shrank": "shr",
+    "grew": "gro",
+    "lost": "los",
+    "won": "win",
+}
 _ASKS_WHO: Final = re.compile(r"\s*(?:who|which)\b", re.IGNORECASE)
 _PARTICLES: Final = word_set("up down off out away back over")
 _BEFORE_NUMBERS: Final = word_set("by for to with")
 _STARTS_A_PIECE: Final = re.compile(r"[\d$€£¥(\[{\"'`“«+-]|[^\W\d_]*[^\W\da-z_ß-ÿ]")
 _NUMBER_WORDS: Final = word_set(
-    "one two three four five six seven eight nine ten eleven twelve hundred thousand million billion dozen"
+    "one two three four five six seven eight nine ten eleven twelve hundred thousand "
+    "million billion dozen"
 )
-_LOWER_NEXT: Final = re.compile(r"\s(?!and\b|or\b)[^\W\d_A-Z]|\s[A-Z]\w+\s(?!and\b|or\b)|\s\W?\d")
+_LOWER_NEXT: Final = re.compile(
+    r"\s(?!and\b|or\b)[^\W\d_A-Z]|\s[A-Z]\w+\s(?!and\b|or\b)|\s\W?\d"
+)
 _LONGEST_SUFFIX: Final = 3
 
 
@@ -61,7 +78,8 @@ class _Token:
         start: where it begins in the sentence.
         end: where it ends, with the marks behind it.
         is_known: whether the question has it.
-        is_function_word: whether it is an article, a preposition, a pronoun or an auxiliary verb.
+        is_function_word: whether it is an article, a preposition, a pronoun or an
+            auxiliary verb.
     """
 
     text: str
@@ -80,7 +98,10 @@ class _Token:
 
     @property
     def has_number(self) -> bool:
-        return any(character.isdigit() for character in self.text) or self.word in _NUMBER_WORDS
+        return (
+            any(character.isdigit() for character in self.text)
+            or self.word in _NUMBER_WORDS
+        )
 
     @property
     def is_verb(self) -> bool:
@@ -92,7 +113,9 @@ Tokens = list[_Token]
 
 
 def answering_part(sentence: str, question: str) -> str:
-    """Return the part of a sentence that the question does not have, or all of it if that is not one piece."""
+    """Return the part of a sentence that the question does not have, or all of it if
+    that is not one piece.
+    """
     if len(sentence) > _LONGEST:
         return sentence
     if len(_UNSPACED.findall(sentence)) >= 2:
@@ -114,12 +137,21 @@ def answering_part(sentence: str, question: str) -> str:
     if not part and tokens[0].word in ("it", "they", "he", "she") and len(tokens) > 1:
         part = tokens[1:]
     part = _without_preposition(part or tokens, language, question_words)
-    if len(part) in (2, 3) and part[0].is_known and not part[0].has_number and part[1].has_number:
+    if (
+        len(part) in (2, 3)
+        and part[0].is_known
+        and not part[0].has_number
+        and part[1].has_number
+    ):
         part = part[1:]  # Bus 7A, where the question asks for a bus
     if part == tokens and not introduction:
         return sentence
     text = sentence[part[0].start : part[-1].end].rstrip(" ,;:")
-    return text.strip(' ."“”') if text.count('"') % 2 or text.count("“") != text.count("”") else text
+    return (
+        text.strip(' ."“”')
+        if text.count('"') % 2 or text.count("“") != text.count("”")
+        else text
+    )
 
 
 @dataclass(frozen=True)
@@ -129,21 +161,37 @@ class _QuestionWords:
     function_words: frozenset[str]
 
     def has(self, word: str) -> bool:
-        if word in self.offered or word in _NEVER_LEFT_OUT or (len(word) == 1 and word.isascii() and word.isalpha()):
+        if (
+            word in self.offered
+            or word in _NEVER_LEFT_OUT
+            or (len(word) == 1 and word.isascii() and word.isalpha())
+        ):
             return False
         word = word.removesuffix("'s")
-        return word in self.words or any(_is_inflected(word, other) for other in self.words)
+        return word in self.words or any(
+            _is_inflected(word, other) for other in self.words
+        )
 
 
 @lru_cache(maxsize=256)
 def _question_words(question: str, language: Language) -> _QuestionWords:
     folded = question.casefold().replace("’", "'")
-    function_words = frozenset((*language.article, *language.preposition)) | _copulas(language)
-    function_words |= _PRONOUNS.union(languages.FUNCTION_WORDS.get(language.code, "").split())
-    offered = {word for match in _offers(language).finditer(folded) for word in re.findall(r"[\w'-]+", match[0])}
+    function_words = frozenset((*language.article, *language.preposition)) | _copulas(
+        language
+    )
+    function_words |= _PRONOUNS.union(
+        languages.FUNCTION_WORDS.get(language.code, "").split()
+    )
+    offered = {
+        word
+        for match in _offers(language).finditer(folded)
+        for word in re.findall(r"[\w'-]+", match[0])
+    }
     words = re.findall(r"[^\s.,;:!?…।\"“”()\[\]]+", folded)
     parts = [part for word in words for part in re.split("['-]", word)]
-    return _QuestionWords(frozenset((*words, *parts)), frozenset(offered - function_words), function_words)
+    return _QuestionWords(
+        frozenset((*words, *parts)), frozenset(offered - function_words), function_words
+    )
 
 
 @cache
@@ -166,12 +214,20 @@ def _is_inflected(word: str, other: str) -> bool:
 
 def _token(match: re.Match[str], question: _QuestionWords) -> _Token:
     raw = match[0]
-    text = raw.strip(_EDGES) if len(raw.strip(_EDGES)) > 1 or raw[:1] not in "([{" else raw
+    text = (
+        raw.strip(_EDGES) if len(raw.strip(_EDGES)) > 1 or raw[:1] not in "([{" else raw
+    )
     start = match.start() + len(raw) - len(raw.lstrip("*_`\"'“”"))
     folded = text.casefold()
-    begins_sentence = match.start() == 0 and _LOWER_NEXT.match(match.string, match.end()) is not None
+    begins_sentence = (
+        match.start() == 0 and _LOWER_NEXT.match(match.string, match.end()) is not None
+    )
     is_small = text.islower() or begins_sentence  # not May, and not A in "A, C and D"
-    is_function_word = is_small and folded in question.function_words and folded not in question.offered
+    is_function_word = (
+        is_small
+        and folded in question.function_words
+        and folded not in question.offered
+    )
     return _Token(text, start, match.end(), question.has(folded), is_function_word)
 
 
@@ -182,14 +238,20 @@ def _copulas(language: Language) -> frozenset[str]:
 
 
 def _around_copula(tokens: Tokens, language: Language) -> Tokens:
-    """Return what follows the last verb that the question has the subject of, or the subject if it has the rest."""
+    """Return what follows the last verb that the question has the subject of, or the
+    subject if it has the rest.
+    """
     for at in reversed(range(1, len(tokens) - 1 + 1)):
         if tokens[at].word not in _copulas(language):
             continue
         subject, rest = tokens[:at], tokens[at + 1 :]
         content = [token for token in subject if not token.is_function_word]
         known = [token for token in content if token.is_known]
-        is_participle = len(rest) == 1 and rest[0].is_verb and any(token.has_number for token in subject)
+        is_participle = (
+            len(rest) == 1
+            and rest[0].is_verb
+            and any(token.has_number for token in subject)
+        )
         says_nothing = is_participle or not any(token.is_new for token in rest)
         if rest and says_nothing and any(token.is_new for token in subject):
             return _without_known_beginning(_without_known_end(subject))
@@ -199,24 +261,42 @@ def _around_copula(tokens: Tokens, language: Language) -> Tokens:
 
 
 def _beside_verb(tokens: Tokens) -> Tokens:
-    """Return what is left of a sentence with a verb of the question, or a subject and another verb."""
+    """Return what is left of a sentence with a verb of the question, or a subject and
+    another verb.
+    """
     start = 0
-    while start < len(tokens) and not tokens[start].is_new and (tokens[start].is_known or not tokens[start].has_number):
+    while (
+        start < len(tokens)
+        and not tokens[start].is_new
+        and (tokens[start].is_known or not tokens[start].has_number)
+    ):
         start += 1
-    if start > 1 and start == len(tokens) - 1 and re.fullmatch("[A-Z]", tokens[start].text):
+    if (
+        start > 1
+        and start == len(tokens) - 1
+        and re.fullmatch("[A-Z]", tokens[start].text)
+    ):
         start -= 1  # vitamin D
     subject, rest = tokens[:start], tokens[start:]
     if not rest:
         return []
-    shared = [token for token in subject if token.is_known and not token.is_function_word]
+    shared = [
+        token for token in subject if token.is_known and not token.is_function_word
+    ]
     has_pronoun = bool(subject) and subject[0].word in _PRONOUNS
     has_piece = (
-        len(rest) > 1 and _begins_a_piece(rest[1:]) and any(token.is_new or token.has_number for token in rest[1:])
+        len(rest) > 1
+        and _begins_a_piece(rest[1:])
+        and any(token.is_new or token.has_number for token in rest[1:])
     )
     if has_piece and rest[0].is_verb and shared:
         return _without_known_end(_without_known_beginning(rest[1:]))
     kept = _without_known_end(rest)
-    left_out = [token for token in rest[len(kept) :] if token.is_known and not token.is_function_word]
+    left_out = [
+        token
+        for token in rest[len(kept) :]
+        if token.is_known and not token.is_function_word
+    ]
     return kept if len(shared) + len(left_out) >= 2 or (has_pronoun and shared) else []
 
 
@@ -232,11 +312,19 @@ def _without_known_beginning(tokens: Tokens) -> Tokens:
     start = 0
     while start < len(tokens) - 1:
         token, following = tokens[start], tokens[start + 1]
-        is_verb = token.is_verb and (token.is_known or _begins_a_piece(tokens[start + 1 :]))
-        is_known = token.is_known and (following.is_function_word or following.word in _PARTICLES)
+        is_verb = token.is_verb and (
+            token.is_known or _begins_a_piece(tokens[start + 1 :])
+        )
+        is_known = token.is_known and (
+            following.is_function_word or following.word in _PARTICLES
+        )
         is_known = is_known and following.word not in ("and", "or")
-        is_known = is_known or (token.text.islower() and following.word == "by")  # written by
-        is_small = (token.is_function_word or token.word in _PARTICLES) and following.word not in _BOUNDS
+        is_known = is_known or (
+            token.text.islower() and following.word == "by"
+        )  # written by
+        is_small = (
+            token.is_function_word or token.word in _PARTICLES
+        ) and following.word not in _BOUNDS
         if token.has_number or not (is_verb or is_known or is_small):
             break
         start += 1
@@ -245,11 +333,15 @@ def _without_known_beginning(tokens: Tokens) -> Tokens:
 
 
 def _without_known_end(tokens: Tokens) -> Tokens:
-    """Leave out a phrase of the question at the end: "in the yard" of "five cats in the yard"."""
+    """Leave out a phrase of the question at the end: "in the yard" of "five cats in the
+    yard".
+    """
     end = len(tokens)
     while end > 1:
         token, before = tokens[end - 1], tokens[end - 2]
-        is_counted = before.has_number and before.is_new and not token.is_function_word  # 12 apples
+        is_counted = (
+            before.has_number and before.is_new and not token.is_function_word
+        )  # 12 apples
         if token.is_new or is_counted or before.word == "per":
             break
         end -= 1
@@ -258,23 +350,33 @@ def _without_known_end(tokens: Tokens) -> Tokens:
         return tokens
     while len(kept) > 1 and phrase and kept[-1].word in _DANGLING:
         kept = kept[:-1]
-    starts_phrase = phrase and (phrase[0].is_function_word or phrase[0].is_verb or len(phrase) > 1)
+    starts_phrase = phrase and (
+        phrase[0].is_function_word or phrase[0].is_verb or len(phrase) > 1
+    )
     if not phrase or starts_phrase or any(token.has_number for token in kept[-2:]):
         return kept
     return tokens  # acetic acid
 
 
 def _begins_a_piece(tokens: Tokens) -> bool:
-    return _STARTS_A_PIECE.match(tokens[0].text) is not None or not tokens[0].is_new or tokens[0].word in _PARTICLES
+    return (
+        _STARTS_A_PIECE.match(tokens[0].text) is not None
+        or not tokens[0].is_new
+        or tokens[0].word in _PARTICLES
+    )
 
 
-def _without_preposition(tokens: Tokens, language: Language, question: _QuestionWords) -> Tokens:
+def _without_preposition(
+    tokens: Tokens, language: Language, question: _QuestionWords
+) -> Tokens:
     """Leave out a preposition in front: "in" of "in Paris", "by" of "by 12%"."""
     while len(tokens) > 1 and tokens[1].word not in _BOUNDS:
         word = tokens[0].word
         is_number_next = word in _BEFORE_NUMBERS and tokens[1].has_number
         is_asked = word in question.words and word in _ASKED_FOR
-        if not (word in language.preposition or is_number_next or is_asked or word == "by"):
+        if not (
+            word in language.preposition or is_number_next or is_asked or word == "by"
+        ):
             break
         tokens = tokens[1:]
     return tokens
@@ -311,31 +413,47 @@ def _leading_copula() -> re.Pattern[str]:
 @cache
 def _closing_words() -> re.Pattern[str]:
     words = languages.words("after")
-    stuck = "|".join(re.escape(word) for word in words if word.startswith("'") or is_unspaced(word[0]))
-    spaced = "|".join(re.escape(word) for word in words if not word.startswith("'") and not is_unspaced(word[0]))
+    stuck = "|".join(
+        re.escape(word)
+        for word in words
+        if word.startswith("'") or is_unspaced(word[0])
+    )
+    spaced = "|".join(
+        re.escape(word)
+        for word in words
+        if not word.startswith("'") and not is_unspaced(word[0])
+    )
     return re.compile(rf"(?:{stuck}|\s(?:{spaced}))[。.।]?\Z", re.IGNORECASE)
 
 
 def without_closing_words(text: str) -> str:
-    """Return a text without a verb at its end that belongs to the sentence: です, 입니다, है."""
+    """Return a text without a verb at its end that belongs to the sentence: です, 입니다,
+    है.
+    """
     closing = _closing_words().search(text)
     return text[: closing.start()].rstrip() if closing and closing.start() else text
 
 
 def tells_more(sentence: str, question: str) -> bool:
-    """Return whether a sentence has a verb or word that may be its answer: "rose" of "it rose by 3%"."""
+    """Return whether a sentence has a verb or word that may be its answer: "rose" of
+    "it rose by 3%".
+    """
     if _ASKS_WHAT_HAPPENS.search(question):
         return True
     asked = question.casefold()
     words = [match[0].casefold() for match in _TELLING.finditer(sentence)]
-    return any(word not in asked and _STEMS.get(word, word[:3]) not in asked for word in words)
+    return any(
+        word not in asked and _STEMS.get(word, word[:3]) not in asked for word in words
+    )
 
 
 def has_question_subject(sentence: str, question: str) -> bool:
     """Return whether a sentence begins with a noun or name that the question has."""
     language = languages.language_of(f"{question[-_LONGEST:]} {sentence}")
     question_words = _question_words(question[-4 * _LONGEST :], language)
-    tokens = [_token(match, question_words) for match in _TOKEN.finditer(sentence[:_LONGEST])]
+    tokens = [
+        _token(match, question_words) for match in _TOKEN.finditer(sentence[:_LONGEST])
+    ]
     content = [token for token in tokens if token.text and not token.is_function_word]
     return bool(content) and content[0].is_known and not content[0].has_number
 

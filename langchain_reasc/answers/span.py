@@ -1,11 +1,13 @@
 """Find the span of a text that is its answer.
 
-1. What the text marks or states (:mod:`.statements`): a box, ``<answer>``, ``####``, a field, a heading, "the answer is
+1. What the text marks or states (:mod:`.statements`): a box, ``<answer>``, ``####``, a
+   field, a heading, "the answer is
    ...". The last one counts, before a second question that the model goes on with, and after a correction.
 2. A final paragraph that is short, or has one bold piece, is later than any statement above it.
 3. Otherwise the last number of the conclusion, with all that belongs to it.
 
-A text that breaks off, asks back, or says in the first person that it cannot answer has no span, unless it marks one.
+A text that breaks off, asks back, or says in the first person that it cannot answer has
+no span, unless it marks one.
 """
 
 import re
@@ -25,7 +27,12 @@ from langchain_reasc.answers.prose import (
     sentences,
     without_citations,
 )
-from langchain_reasc.answers.reduction import last_quantity, only_piece, reduced, without_head
+from langchain_reasc.answers.reduction import (
+    last_quantity,
+    only_piece,
+    reduced,
+    without_head,
+)
 from langchain_reasc.answers.statements import Statement, last_statement, lowered
 
 
@@ -34,8 +41,10 @@ def find_span(text: str, question: str = "", *, cut_off: bool = False) -> str | 
 
     Args:
         text: a response, without its reasoning.
-        question: the question, whose words are left out of a sentence that repeats them.
-        cut_off: whether the response was cut off. Then only what it marks or states counts.
+        question: the question, whose words are left out of a sentence that repeats
+            them.
+        cut_off: whether the response was cut off. Then only what it marks or states
+            counts.
     """
     text = before_next_question(text)
     if not text[-TAIL:].isascii():
@@ -47,7 +56,9 @@ def find_span(text: str, question: str = "", *, cut_off: bool = False) -> str | 
     if statement is None and "\\boxed{" in text:  # a box that was never closed
         return None
     conclusion = _conclusion(text, question)
-    if statement and not (conclusion and conclusion.start > statement.start and conclusion.is_whole):
+    if statement and not (
+        conclusion and conclusion.start > statement.start and conclusion.is_whole
+    ):
         return statement.span
     return conclusion.span if conclusion else None
 
@@ -63,7 +74,8 @@ _SENTENCE_START: Final = re.compile(r"[.!?。,]\s+|\n")
 _MISTAKE: Final = re.compile(r"\A(?:the )?(?:mistake|error|confusion)[;:,.]\s*")
 _MARKS_BETWEEN: Final = " .:,!—-\n"
 _SHOULD_BE: Final = re.compile(
-    r"\b(?:it|that|this|which)\s(?:should\s(?:be|have\sbeen)|must\sbe|is\sactually)\s", re.IGNORECASE
+    r"\b(?:it|that|this|which)\s(?:should\s(?:be|have\sbeen)|must\sbe|is\sactually)\s",
+    re.IGNORECASE,
 )
 
 
@@ -74,12 +86,18 @@ def before_next_question(text: str) -> str:
 
 
 def _after_correction(text: str) -> str:
-    """Return what follows the last correction, as the model takes back what it said before."""
+    """Return what follows the last correction, as the model takes back what it said
+    before.
+    """
     offset = max(0, len(text) - TAIL)
     small = lowered(text[offset:])
     for start in reversed(list(_SENTENCE_START.finditer(small))):
         correction = _correction().match(small, start.end())
-        rest = text[offset + correction.end() :].lstrip(_MARKS_BETWEEN) if correction else ""
+        rest = (
+            text[offset + correction.end() :].lstrip(_MARKS_BETWEEN)
+            if correction
+            else ""
+        )
         rest = _MISTAKE.sub("", rest)
         if rest:
             should_be = _SHOULD_BE.search(rest)
@@ -95,9 +113,15 @@ def _correction() -> re.Pattern[str]:
 
 # The conclusion
 
-_SO: Final = re.compile(r"(?:,|;|\A)\s?(?:and\s)?(?:so|hence|thus|therefore)[\s,]+(?=\S)", re.IGNORECASE)
-_ELABORATES: Final = re.compile(r"(?:it|its|they|their|this|these|he|his|she|her|there)\b", re.IGNORECASE)
-_ELABORATES_NAME: Final = re.compile(r"the\s\w+\s(?:is|was|has|had|lies|are|were)\b", re.IGNORECASE)
+_SO: Final = re.compile(
+    r"(?:,|;|\A)\s?(?:and\s)?(?:so|hence|thus|therefore)[\s,]+(?=\S)", re.IGNORECASE
+)
+_ELABORATES: Final = re.compile(
+    r"(?:it|its|they|their|this|these|he|his|she|her|there)\b", re.IGNORECASE
+)
+_ELABORATES_NAME: Final = re.compile(
+    r"the\s\w+\s(?:is|was|has|had|lies|are|were)\b", re.IGNORECASE
+)
 _NEGATED: Final = re.compile(r"n't\b|\bnot\b", re.IGNORECASE)
 _MOST_PARAGRAPHS: Final = 3
 
@@ -113,20 +137,32 @@ def _conclusion(text: str, question: str) -> Statement | None:
         if answer := _answered_first(parts, question):
             return Statement(0, answer)
     start, paragraph = pieces[-1]
-    span, is_whole = _concluded(paragraph, question, is_alone=is_all and len(pieces) == 1)
+    span, is_whole = _concluded(
+        paragraph, question, is_alone=is_all and len(pieces) == 1
+    )
     return None if span is None else Statement(start, span, is_whole=is_whole)
 
 
-def _concluded(paragraph: str, question: str, *, is_alone: bool) -> tuple[str | None, bool]:
-    """Return the span of the last paragraph, and whether it is surely an answer as a whole."""
+def _concluded(
+    paragraph: str, question: str, *, is_alone: bool
+) -> tuple[str | None, bool]:
+    """Return the span of the last paragraph, and whether it is surely an answer as a
+    whole.
+    """
     if step := last_step(paragraph):
         return _concluded(step, question, is_alone=is_alone)[0], is_alone
     if is_block(paragraph):
         return paragraph, is_alone or "```" in paragraph
     if declines(paragraph):
         return None, False
-    if paragraph.count(" ") < SHORT and "\n" not in paragraph and not breaks_off(paragraph):
-        line = without_head(without_citations(_after_so(sentences(paragraph)[-1])), question)
+    if (
+        paragraph.count(" ") < SHORT
+        and "\n" not in paragraph
+        and not breaks_off(paragraph)
+    ):
+        line = without_head(
+            without_citations(_after_so(sentences(paragraph)[-1])), question
+        )
         span = reduced(line, question)
         is_sentence = span.count(" ") > 2 and span == line
         return span, is_alone or not is_sentence
@@ -151,7 +187,10 @@ def _answered_first(parts: list[str], question: str) -> str | None:
     if form_of(first).key in ("yes", "no"):
         return first
     is_name = first.count(" ") < 3
-    elaborates = [_ELABORATES.match(other) or (is_name and _ELABORATES_NAME.match(other)) for other in others]
+    elaborates = [
+        _ELABORATES.match(other) or (is_name and _ELABORATES_NAME.match(other))
+        for other in others
+    ]
     if _NEGATED.search(first) or "**" in "".join(others) or not all(elaborates):
         return None
     answer = reduced(first, question)
@@ -160,6 +199,8 @@ def _answered_first(parts: list[str], question: str) -> str | None:
 
 
 def _after_so(sentence: str) -> str:
-    """Return what a sentence concludes: "one lap is 400 m" in "Eight laps are 3.2 km, so one lap is 400 m."."""
+    """Return what a sentence concludes: "one lap is 400 m" in "Eight laps are 3.2 km,
+    so one lap is 400 m.".
+    """
     cuts = list(_SO.finditer(sentence))
     return sentence[cuts[-1].end() :] if cuts else sentence

@@ -1,4 +1,6 @@
-"""Find what a text marks or states as its answer: a box, ``<answer>``, ``####``, a field, "the answer is ..."."""
+"""Find what a text marks or states as its answer: a box, ``<answer>``, ``####``, a
+field, "the answer is ...".
+"""
 
 import re
 from collections.abc import Iterator
@@ -9,7 +11,13 @@ from typing import Final
 from langchain_reasc.answers import languages
 from langchain_reasc.answers.json_values import field_of_last_object
 from langchain_reasc.answers.languages import is_unspaced
-from langchain_reasc.answers.prose import SHORT, TAIL, is_block, sentence_end, without_citations
+from langchain_reasc.answers.prose import (
+    SHORT,
+    TAIL,
+    is_block,
+    sentence_end,
+    without_citations,
+)
 from langchain_reasc.answers.reduction import reduced
 
 
@@ -28,16 +36,25 @@ class Statement:
     is_whole: bool = True
 
 
-def last_statement(text: str, question: str = "", *, cut_off: bool = False) -> Statement | None:
+def last_statement(
+    text: str, question: str = "", *, cut_off: bool = False
+) -> Statement | None:
     """Return the last span that a text marks or states, or None.
 
     Args:
         text: a response, without its reasoning.
-        question: the question, whose words are left out of a sentence that repeats them.
-        cut_off: whether the response was cut off. An unfinished last statement then does not count.
+        question: the question, whose words are left out of a sentence that repeats
+            them.
+        cut_off: whether the response was cut off. An unfinished last statement then
+            does not count.
     """
     statements = [
-        *(_last_box(text, cut_off), _last_tag(text), _behind_hashes(text, cut_off), _field(text, cut_off)),
+        *(
+            _last_box(text, cut_off),
+            _last_tag(text),
+            _behind_hashes(text, cut_off),
+            _field(text, cut_off),
+        ),
         next(_stated(text, question, cut_off), None),
     ]
     made = [statement for statement in statements if statement]
@@ -50,29 +67,39 @@ _BOX: Final = re.compile(r"\\(?:boxed|fbox)\s?")
 _BARE_IN_BOX: Final = re.compile(r"-?\d+(?:\.\d+)?|[A-Za-z](?![A-Za-z])")
 _LONGEST_BOX: Final = 2000
 _MOST_BOXES: Final = 20
-_BETWEEN_BOXES: Final = re.compile(r"[$\s]*(?:,|;|and|or|\\text\{ ?(?:and|or) ?\})+[\s$]*")
+_BETWEEN_BOXES: Final = re.compile(
+    r"[$\s]*(?:,|;|and|or|\\text\{ ?(?:and|or) ?\})+[\s$]*"
+)
 _BRACE: Final = re.compile(r"\\[{}]|[{}]")
-_TAG: Final = re.compile(r"<answer>(?P<inside>(?:(?!<answer>).){0,600}?)</answer>", re.IGNORECASE | re.DOTALL)
+_TAG: Final = re.compile(
+    r"<answer>(?P<inside>(?:(?!<answer>).){0,600}?)</answer>", re.IGNORECASE | re.DOTALL
+)
 _NUMBER_FIRST: Final = re.compile(r"[\s*$€£¥\\({\[-]*[-−–+]?[\d.½¼¾]")
 _LONGEST_OBJECT: Final = 20_000
 _FIELDS: Final = ("answer", "final_answer")
 
 
 def boxed_content(text: str, *, cut_off: bool = False) -> str | None:
-    """Return the content of the last ``\\boxed{...}``, or of several that are joined, or None."""
+    """Return the content of the last ``\\boxed{...}``, or of several that are joined,
+    or None.
+    """
     box = _last_box(text, cut_off)
     return box.span if box else None
 
 
 def _last_box(text: str, cut_off: bool) -> Statement | None:
-    """Return the content of the last box, or of several that are joined by commas, "and" or "or"."""
+    """Return the content of the last box, or of several that are joined by commas,
+    "and" or "or".
+    """
     box = _box_at(text, _box_before(text, len(text)), cut_off)
     if box is None:
         return None
     start, _, span = box
     for _ in range(_MOST_BOXES):
         box = _box_at(text, _box_before(text, start), cut_off)
-        if box is None or not (between := _BETWEEN_BOXES.fullmatch(text[box[1] : start][:30])):
+        if box is None or not (
+            between := _BETWEEN_BOXES.fullmatch(text[box[1] : start][:30])
+        ):
             break
         start, _, inside = box
         span = inside + (" or " if "or" in between[0] else ", ") + span
@@ -86,7 +113,8 @@ def _box_before(text: str, end: int) -> int:
 def _box_at(text: str, opening: int, cut_off: bool) -> tuple[int, int, str] | None:
     """Return start, end and content of a box with balanced braces.
 
-    A box without braces has no visible end, so it does not count in a text that was cut off.
+    A box without braces has no visible end, so it does not count in a text that was cut
+    off.
     """
     command = _BOX.match(text, opening) if opening >= 0 else None
     if command is None:
@@ -106,16 +134,25 @@ def _box_at(text: str, opening: int, cut_off: bool) -> tuple[int, int, str] | No
 def _last_tag(text: str) -> Statement | None:
     start = max(text.rfind("<answer>"), text.rfind("<ANSWER>"), text.rfind("<Answer>"))
     match = _TAG.match(text, start) if start >= 0 else None
-    return Statement(start, match["inside"].strip()) if match and match["inside"].strip() else None
+    return (
+        Statement(start, match["inside"].strip())
+        if match and match["inside"].strip()
+        else None
+    )
 
 
 def _behind_hashes(text: str, cut_off: bool) -> Statement | None:
-    """Return what stands on the last line that begins with ``####``: a number, or the end of the text."""
+    """Return what stands on the last line that begins with ``####``: a number, or the
+    end of the text.
+    """
     start = text.rfind("####")
     if start < 0 or (start and text[start - 1] != "\n"):
         return None
     line, newline, _ = text[start + 4 : start + 400].partition("\n")
-    is_last = start + 4 + len(line) + len(newline) >= len(text.rstrip()) and 0 < line.count(" ") < SHORT
+    is_last = (
+        start + 4 + len(line) + len(newline) >= len(text.rstrip())
+        and 0 < line.count(" ") < SHORT
+    )
     if not (_NUMBER_FIRST.match(line) or is_last) or (cut_off and not newline):
         return None
     return Statement(start, without_citations(line.strip()))
@@ -125,7 +162,9 @@ def _field(text: str, cut_off: bool) -> Statement | None:
     tail = text[-_LONGEST_OBJECT:]
     for name in _FIELDS:
         start = text.rfind(f'"{name}"')
-        value = field_of_last_object(tail, name, cut_off=cut_off) if start >= 0 else None
+        value = (
+            field_of_last_object(tail, name, cut_off=cut_off) if start >= 0 else None
+        )
         if value:
             return Statement(start, value)
     return None
@@ -138,11 +177,14 @@ _REACH: Final = 600
 _MOST_CUES: Final = 20
 _MARKUP: Final = r"[\s*_`>]"
 _HEADING: Final = re.compile(rf"(?:{_MARKUP}|:)*\n\s*|\s*\|\s*\n\s*\|[-: |]+\n\s*\|\s*")
-_IS_HEADING: Final = re.compile(r"[\s#*_>\W]*(?:(?:the|final|correct|my|your|short)\s+)*", re.IGNORECASE)
+_IS_HEADING: Final = re.compile(
+    r"[\s#*_>\W]*(?:(?:the|final|correct|my|your|short)\s+)*", re.IGNORECASE
+)
 _LONGEST_HEAD: Final = 60
 _NUMBER_NEXT: Final = re.compile(r"\s[*_]{0,2}[-$€£]?\d")
 _TURNED_ROUND: Final = re.compile(
-    r"(?:\A|[.!?:;,]\s|\n)(?:so |hence |thus )?([^.!?;,\n]{1,60}?)\s+is\s+(?:the|my)\s+(?:\w+\s+)?\Z", re.IGNORECASE
+    r"(?:\A|[.!?:;,]\s|\n)(?:so |hence |thus )?([^.!?;,\n]{1,60}?)\s+is\s+(?:the|my)\s+(?:\w+\s+)?\Z",
+    re.IGNORECASE,
 )
 _ASKED: Final = re.compile(r"(?:what|which|who|that|it|this|here|not)\b", re.IGNORECASE)
 _PROCESS: Final = re.compile(
@@ -168,10 +210,14 @@ def _stated(text: str, question: str, cut_off: bool) -> Iterator[Statement]:
 def _statement_behind(text: str, start: int, behind: str, cut_off: bool) -> str | None:
     heading = _HEADING.match(behind)
     line_start = text.rfind("\n", max(0, start - _LONGEST_HEAD), start) + 1
-    if heading and _IS_HEADING.fullmatch(text, line_start or max(0, start - _LONGEST_HEAD), start):
+    if heading and _IS_HEADING.fullmatch(
+        text, line_start or max(0, start - _LONGEST_HEAD), start
+    ):
         return _below_heading(behind[heading.end() :], cut_off)
     if link := _link().match(behind):
-        return _rest_of_sentence(behind[link.end() :], below="\n" in link[0], cut_off=cut_off)
+        return _rest_of_sentence(
+            behind[link.end() :], below="\n" in link[0], cut_off=cut_off
+        )
     if _NUMBER_NEXT.match(behind):
         return _rest_of_sentence(behind, below=False, cut_off=cut_off)
     if behind.startswith(" ") and _inverted().search(text, max(0, start - 60), start):
@@ -206,7 +252,9 @@ def _link() -> re.Pattern[str]:
     copulas = languages.words("copula")
     spaced = "|".join(re.escape(word) for word in copulas if not is_unspaced(word[0]))
     unspaced = "|".join(re.escape(word) for word in copulas if is_unspaced(word[0]))
-    nouns = "|".join(map(re.escape, (*languages.words("choice"), *languages.words("correct"))))
+    nouns = "|".join(
+        map(re.escape, (*languages.words("choice"), *languages.words("correct")))
+    )
     return re.compile(
         rf"""(?:(?:s|et|en)?(?!\w)|(?=[\u3040-\u9fff\uac00-\ud7a3]))
         (?:,?\ (?:to|for|of)\ [\w'\ ]{{1,50}}?|,?\ (?:{nouns}|here|therefore|then|i\ get),?)*
@@ -220,7 +268,9 @@ def _link() -> re.Pattern[str]:
 
 @cache
 def _inverted() -> re.Pattern[str]:
-    copulas = "|".join(re.escape(word) for word in languages.words("copula") if len(word) > 2)
+    copulas = "|".join(
+        re.escape(word) for word in languages.words("copula") if len(word) > 2
+    )
     return re.compile(rf"\b(?:{copulas})\s(?:\w{{1,4}}\s)?(?:\w+\s)?\Z", re.IGNORECASE)
 
 
@@ -239,7 +289,9 @@ def _below_heading(text: str, cut_off: bool) -> str | None:
 
 
 def _rest_of_sentence(rest: str, *, below: bool, cut_off: bool) -> str | None:
-    """Return the rest of a sentence after its verb, or None for a question or a sentence that was cut off."""
+    """Return the rest of a sentence after its verb, or None for a question or a
+    sentence that was cut off.
+    """
     if below:
         return _below_heading(rest, cut_off)
     end, mark = sentence_end(rest)

@@ -1,6 +1,8 @@
-"""Units of measurement and currencies: a closed list of names and symbols, converted by pint.
+"""Units of measurement and currencies: a closed list of names and symbols, converted by
+pint.
 
-A name is whole: ``5 km`` and ``5km`` have a unit, ``3a`` and ``12A`` do not. Symbols keep their case: Gb is not GB.
+A name is whole: ``5 km`` and ``5km`` have a unit, ``3a`` and ``12A`` do not. Symbols
+keep their case: Gb is not GB.
 """
 
 import re
@@ -10,7 +12,8 @@ from fractions import Fraction
 from functools import cache, lru_cache
 from typing import Any, Final
 
-# pint's name | symbols, whose case counts | words in lower case; * takes the prefixes of the SI
+# pint's name | symbols, whose case counts | words in lower case; * takes the prefixes
+# of the SI
 _TABLE: Final = """
 *meter|m|meter metre mètre metro metr metrów метр метра метров मीटर متر 米 公尺 メートル 미터
 *gram|g|gram gramme gramm gramo grammo grama gramów грамм грамма граммов г ग्राम غرام 克 グラム 그램
@@ -78,8 +81,23 @@ _PREFIXES: Final = {
     "キロ": "", "ミリ": "", "センチ": "", "킬로": "", "밀리": "", "센티": "", "千": "", "毫": "", "厘": "", "किलो": "",
 }  # fmt: skip
 _PREFIX_OF: Final = {
-    **{"кило": "kilo", "милли": "milli", "санти": "centi", "kilò": "kilo", "キロ": "kilo", "ミリ": "milli"},
-    **{"センチ": "centi", "킬로": "kilo", "밀리": "milli", "센티": "centi", "千": "kilo", "毫": "milli", "厘": "centi"},
+    **{
+        "кило": "kilo",
+        "милли": "milli",
+        "санти": "centi",
+        "kilò": "kilo",
+        "キロ": "kilo",
+        "ミリ": "milli",
+    },
+    **{
+        "センチ": "centi",
+        "킬로": "kilo",
+        "밀리": "milli",
+        "센티": "centi",
+        "千": "kilo",
+        "毫": "milli",
+        "厘": "centi",
+    },
     **{"किलो": "kilo", "кіло": "kilo"},
 }
 _OTHERS: Final = {
@@ -116,11 +134,16 @@ NGN|₦|
 AMBIGUOUS: Final = {"pound?": ("GBP", "pound"), "degree?": ("degC", "degF")}
 """A name with two meanings -> the units that it may stand for."""
 _POWERS: Final = {"square": 2, "sq": 2, "cubic": 3, "cu": 3, "quadrat": 2, "kubik": 3}
-_RATE: Final = re.compile(r"\ ?/\ ?|\ per\ |\ an?\ |\ pro\ |\ por\ |\ par\ ", re.IGNORECASE)
+_RATE: Final = re.compile(
+    r"\ ?/\ ?|\ per\ |\ an?\ |\ pro\ |\ por\ |\ par\ ", re.IGNORECASE
+)
 _RAISED: Final = re.compile(
     r"(?P<name>.*?)\ ?(?:\^\{?(?P<power>[23])\}?|(?P<squared>\ squared)|(?P<cubed>\ cubed)|(?<=[a-z])(?P<digit>[23]))?"
 )
-_WITH_AN_OFFSET: Final = ("degC", "degF")  # pint converts neither a power nor a rate of them
+_WITH_AN_OFFSET: Final = (
+    "degC",
+    "degF",
+)  # pint converts neither a power nor a rate of them
 _LONGEST: Final = 40
 
 
@@ -143,7 +166,9 @@ class Unit:
 
 @lru_cache(maxsize=4096)
 def read_unit(text: str) -> Unit | None:
-    """Return the unit that a whole text names, such as ``km``, ``square meters`` or ``miles per hour``, or None."""
+    """Return the unit that a whole text names, such as ``km``, ``square meters`` or
+    ``miles per hour``, or None.
+    """
     if len(text) > _LONGEST:
         return None
     if simple := _simple_unit(text):
@@ -159,7 +184,9 @@ def read_unit(text: str) -> Unit | None:
 
 
 def currency(sign: str) -> Unit | None:
-    """Return the currency of a sign or code in front of a number, as ``$`` or ``EUR``, or None."""
+    """Return the currency of a sign or code in front of a number, as ``$`` or ``EUR``,
+    or None.
+    """
     unit = _names().get(sign) or _names().get(sign.casefold())
     return unit if unit is not None and unit.is_money and unit.factor == 1 else None
 
@@ -167,14 +194,21 @@ def currency(sign: str) -> Unit | None:
 @cache
 def currency_signs() -> tuple[str, ...]:
     """Return what may stand in front of a number, longest first."""
-    signs = {sign for line in _CURRENCIES.split("\n") if line for sign in line.split("|")[1].split()}
+    signs = {
+        sign
+        for line in _CURRENCIES.split("\n")
+        if line
+        for sign in line.split("|")[1].split()
+    }
     codes = {line.split("|")[0] for line in _CURRENCIES.split("\n") if line}
     return tuple(sorted(signs | codes, key=len, reverse=True))
 
 
 @lru_cache(maxsize=4096)
 def in_base_units(value: Fraction, unit: str) -> tuple[str, str]:
-    """Return a value of a unit of pint's as a number of base units, with twelve digits, and the base unit."""
+    """Return a value of a unit of pint's as a number of base units, with twelve digits,
+    and the base unit.
+    """
     registry = _registry()
     if unit in _WITH_AN_OFFSET:
         quantity = registry.Quantity(float(value), unit).to("kelvin")
@@ -184,7 +218,9 @@ def in_base_units(value: Fraction, unit: str) -> tuple[str, str]:
 
 
 def units_are_loaded() -> bool:
-    """Return whether pint is imported, which takes some 300 ms and happens when the first unit is read."""
+    """Return whether pint is imported, which takes some 300 ms and happens when the
+    first unit is read.
+    """
     return _registry.cache_info().currsize > 0
 
 
@@ -222,7 +258,11 @@ def _named(name: str) -> Unit | None:
     word = name.casefold()
     if len(word) < 3 and word.isascii():
         return None
-    return names.get(word) or names.get(word.removesuffix("s")) or names.get(word.removesuffix("."))
+    return (
+        names.get(word)
+        or names.get(word.removesuffix("s"))
+        or names.get(word.removesuffix("."))
+    )
 
 
 @cache
@@ -244,11 +284,15 @@ def _names() -> dict[str, Unit]:
         money = Unit(code, is_money=True)
         names |= dict.fromkeys([code, *symbols.split(), *words.split()], money)
         if parts:
-            names |= dict.fromkeys(parts[0].split(), Unit(code, Fraction(1, 100), is_money=True))
+            names |= dict.fromkeys(
+                parts[0].split(), Unit(code, Fraction(1, 100), is_money=True)
+            )
     return names
 
 
-def _prefixed(base: str, symbols: Iterable[str], words: Iterable[str]) -> dict[str, Unit]:
+def _prefixed(
+    base: str, symbols: Iterable[str], words: Iterable[str]
+) -> dict[str, Unit]:
     names: dict[str, Unit] = {}
     for prefix, signs in _PREFIXES.items():
         unit = Unit(_PREFIX_OF.get(prefix, prefix) + base)

@@ -9,7 +9,13 @@ from typing import Final, NamedTuple
 from langchain_core.messages import AIMessage, BaseMessage
 
 from langchain_reasc.answers.calls import UNKNOWN_TOOL, ToolVotes
-from langchain_reasc.answers.endings import Ending, ending_of, is_refusal, says_nothing, without_reasoning
+from langchain_reasc.answers.endings import (
+    Ending,
+    ending_of,
+    is_refusal,
+    says_nothing,
+    without_reasoning,
+)
 from langchain_reasc.answers.extractors import Extractor
 from langchain_reasc.answers.json_values import last_value
 from langchain_reasc.answers.objects import REFUSED_OBJECT, ObjectVotes
@@ -39,13 +45,16 @@ class Vote:
 
     Attributes:
         answer: the normalized answer; None if the response casts no vote.
-        cut_off: whether the response was cut off. It may vote, but is never accepted alone.
-        why_none: a short phrase that says why the response casts no vote, or None if it votes.
-        kind: the coarse class of the answer, which is voted on first: the tools that are called, or None.
+        cut_off: whether the response was cut off. It may vote, but is never accepted
+            alone.
+        why_none: a short phrase that says why the response casts no vote, or None if it
+            votes.
+        kind: the coarse class of the answer, which is voted on first: the tools that
+            are called, or None.
         fields: name -> value as canonical JSON, of an object that is voted on by field.
         calls: whether the vote is for tool calls.
-        instead: if there is no vote, the calls that were refused, to recognise them when they come again; ``""`` for
-            an empty response.
+        instead: if there is no vote, the calls that were refused, to recognise them
+            when they come again; ``""`` for an empty response.
     """
 
     answer: str | None
@@ -83,10 +92,20 @@ def vote_of(
         return Vote(None, why_none=TOO_SLOW)
     if vote.answer is not None or not says_nothing(message):
         return vote
-    return replace(vote, instead="", why_none=EMPTY if vote.why_none == NO_ANSWER else vote.why_none)
+    return replace(
+        vote,
+        instead="",
+        why_none=EMPTY if vote.why_none == NO_ANSWER else vote.why_none,
+    )
 
 
-def _vote_of(message: AIMessage, extract: Extractor, tools: ToolVotes, schemas: Schemas | None, question: str) -> Vote:
+def _vote_of(
+    message: AIMessage,
+    extract: Extractor,
+    tools: ToolVotes,
+    schemas: Schemas | None,
+    question: str,
+) -> Vote:
     ending = ending_of(message)
     cut_off = ending == "cut off"
     if extract.reads_message:
@@ -96,17 +115,26 @@ def _vote_of(message: AIMessage, extract: Extractor, tools: ToolVotes, schemas: 
     malformed = ending == "malformed call" or bool(message.invalid_tool_calls)
     calls = malformed or bool(message.tool_calls)
     if extract.over_tool_calls or not calls:
-        vote = _vote_of_text(without_reasoning(_spoken_text(message)), extract, question, cut_off)
+        vote = _vote_of_text(
+            without_reasoning(_spoken_text(message)), extract, question, cut_off
+        )
         if vote.answer is not None or not calls:
             return vote
     if malformed:
         invalid = [(call["name"], call["args"]) for call in message.invalid_tool_calls]
-        return Vote(None, cut_off, INVALID_CALLS, instead=str(invalid) if invalid and not cut_off else None)
+        return Vote(
+            None,
+            cut_off,
+            INVALID_CALLS,
+            instead=str(invalid) if invalid and not cut_off else None,
+        )
     return _vote_of_calls(message, extract, tools, schemas, cut_off)
 
 
 def question_text(messages: Sequence[BaseMessage]) -> str:
-    """Return the text of the last human message, or of the last message if there is none."""
+    """Return the text of the last human message, or of the last message if there is
+    none.
+    """
     human = [message for message in messages if message.type == "human"]
     last = (human or list(messages))[-1:]
     return str(last[0].text) if last else ""
@@ -117,53 +145,89 @@ def _why_refused(message: AIMessage, ending: Ending) -> str | None:
 
 
 def _vote(answer: str | None, cut_off: bool, why_none: str = NO_ANSWER) -> Vote:
-    return Vote(answer, cut_off, None if answer is not None else CUT_OFF if cut_off else why_none)
+    return Vote(
+        answer,
+        cut_off,
+        None if answer is not None else CUT_OFF if cut_off else why_none,
+    )
 
 
-def _vote_of_text(text: str | None, extract: Extractor, question: str, cut_off: bool) -> Vote:
+def _vote_of_text(
+    text: str | None, extract: Extractor, question: str, cut_off: bool
+) -> Vote:
     if text is None:
         return _vote(None, cut_off, UNENDED)
     vote = _vote(extract(text, question=question, cut_off=cut_off), cut_off)
     if vote.answer is not None:
         return _by_field(vote, extract.objects) if extract.objects else vote
     if extract.texts_vote:
-        refused = extract.objects is not None and last_value(text, cut_off=cut_off) is not None
+        refused = (
+            extract.objects is not None
+            and last_value(text, cut_off=cut_off) is not None
+        )
     else:
         refused = bool(text.strip()) and not cut_off
     return replace(vote, why_none=REFUSED_OBJECT) if refused else vote
 
 
 def _vote_of_calls(
-    message: AIMessage, extract: Extractor, tools: ToolVotes, schemas: Schemas | None, cut_off: bool
+    message: AIMessage,
+    extract: Extractor,
+    tools: ToolVotes,
+    schemas: Schemas | None,
+    cut_off: bool,
 ) -> Vote:
     calls = message.tool_calls
-    if cut_off:  # LangChain completes half a call's JSON, so that its last argument may be half of one
+    # LangChain completes half a call's JSON, so that its last argument may be half of
+    # one
+    if cut_off:
         return Vote(None, cut_off, CUT_OFF)
     received = tools.received(calls, schemas)
     if isinstance(received, str):
-        refused = [{**call, "args": {}} for call in calls] if received == UNKNOWN_TOOL else calls
+        refused = (
+            [{**call, "args": {}} for call in calls]
+            if received == UNKNOWN_TOOL
+            else calls
+        )
         return Vote(None, why_none=received, instead=tools.answer(refused))
     objects = extract.objects
     if objects is None or objects.in_calls(calls) is None:
         answer = tools.answer(received)
-        return Vote(answer, kind=tools.kind(calls), calls=True) if answer else Vote(None, why_none=INVALID_CALLS)
+        return (
+            Vote(answer, kind=tools.kind(calls), calls=True)
+            if answer
+            else Vote(None, why_none=INVALID_CALLS)
+        )
     given = calls[0]["args"] if objects.schema else received[0]["args"]
     answer = objects.answer(given)  # structured output by function calling
     if answer is None:
         return Vote(None, why_none=REFUSED_OBJECT, instead=tools.answer(calls))
-    return _by_field(Vote(answer, kind=None if objects.name else tools.kind(calls), calls=True), objects)
+    return _by_field(
+        Vote(answer, kind=None if objects.name else tools.kind(calls), calls=True),
+        objects,
+    )
 
 
 def _by_field(vote: Vote, objects: ObjectVotes) -> Vote:
-    return replace(vote, fields=objects.fields(str(vote.answer))) if objects.by_field else vote
+    return (
+        replace(vote, fields=objects.fields(str(vote.answer)))
+        if objects.by_field
+        else vote
+    )
 
 
 def _spoken_text(message: AIMessage) -> str:
     """Return the text of the message, without commentary blocks."""
     if isinstance(message.content, str):
         return str(message.text)
-    spoken = [one for one in message.content if not (isinstance(one, dict) and one.get("phase") == "commentary")]
-    return str((message if len(spoken) == len(message.content) else AIMessage(spoken)).text)
+    spoken = [
+        one
+        for one in message.content
+        if not (isinstance(one, dict) and one.get("phase") == "commentary")
+    ]
+    return str(
+        (message if len(spoken) == len(message.content) else AIMessage(spoken)).text
+    )
 
 
 # The place of the answer
@@ -172,7 +236,9 @@ Place = tuple[int, int]
 """A range of characters, half-open."""
 
 _TRIED: Final = 8
-"""The most places that are tried, from the end of the response. Each place asks the extractor again."""
+"""The most places that are tried, from the end of the response. Each place asks the
+extractor again.
+"""
 _LONGEST: Final = 100
 """The most characters of an answer that is also searched in another spelling."""
 _TAIL: Final = 4000
@@ -183,7 +249,9 @@ _OTHER = str.maketrans(
 )
 _RUN = re.compile(r"[^\W_]+")
 _BETWEEN = r"(?:\\[a-zA-Z]+|[\W_]){0,6}"
-_STEP_END = re.compile(r"[.!?][\"'”)*_\]$]*\s+(?=[^\s\da-z])|[。！？]\s*|\n\s*|</?[\w:]{1,20}>\s*")
+_STEP_END = re.compile(
+    r"[.!?][\"'”)*_\]$]*\s+(?=[^\s\da-z])|[。！？]\s*|\n\s*|</?[\w:]{1,20}>\s*"
+)
 
 
 class Places(NamedTuple):
@@ -191,10 +259,12 @@ class Places(NamedTuple):
 
     Attributes:
         text: the text of the response.
-        answer: the range that spells the answer; None if it cannot be found, or if there is no answer.
-        last_step: the range from the beginning of the line or sentence before the answer's own, up to the answer. If
-            there is no such line, it begins with the answer's own line; if the text is only the answer, it is the
-            answer. If the answer's range is unknown, it is the last two lines or sentences.
+        answer: the range that spells the answer; None if it cannot be found, or if
+            there is no answer.
+        last_step: the range from the beginning of the line or sentence before the
+            answer's own, up to the answer. If there is no such line, it begins with the
+            answer's own line; if the text is only the answer, it is the answer. If the
+            answer's range is unknown, it is the last two lines or sentences.
     """
 
     text: str
@@ -202,21 +272,31 @@ class Places(NamedTuple):
     last_step: Place | None
 
 
-def places_of(message: AIMessage, extract: Extractor, vote: Vote, *, question: str = "") -> Places:
+def places_of(
+    message: AIMessage, extract: Extractor, vote: Vote, *, question: str = ""
+) -> Places:
     """Find the range of a response's text that spells its answer.
 
-    An extractor returns an answer without its place, and any function can be an extractor. So the place is found by
-    experiment: replace the letters and digits at a place that spells the answer, and ask the extractor again. If it
-    finds something else, it read this place. The extractor is usually asked twice, and at most nine times. An answer
-    that the text does not contain has no place (tool calls, a sum, the result of a :func:`message_extractor`).
+    An extractor returns an answer without its place, and any function can be an
+    extractor. So the place is found by experiment: replace the letters and digits at a
+    place that spells the answer, and ask the extractor again. If it finds something
+    else, it read this place. The extractor is usually asked twice, and at most nine
+    times. An answer that the text does not contain has no place (tool calls, a sum, the
+    result of a :func:`message_extractor`).
     """
     text = _spoken_text(message)
     in_text = vote.answer is not None and not vote.calls and not extract.reads_message
-    answer = _place_of_answer(text, extract, question, cut_off=vote.cut_off) if in_text else None
+    answer = (
+        _place_of_answer(text, extract, question, cut_off=vote.cut_off)
+        if in_text
+        else None
+    )
     return Places(text, answer, _last_step(text, answer))
 
 
-def _place_of_answer(text: str, extract: Extractor, question: str, *, cut_off: bool) -> Place | None:
+def _place_of_answer(
+    text: str, extract: Extractor, question: str, *, cut_off: bool
+) -> Place | None:
     found = _found(text, extract, question, cut_off=cut_off)
     spelled = found and found.strip(" .,;:")
     if extract.objects:  # whose answer is canonical, not as it is written
@@ -227,27 +307,42 @@ def _place_of_answer(text: str, extract: Extractor, question: str, *, cut_off: b
         return None
     for begin, end in islice(_spellings(spelled, text), _TRIED):
         altered = "".join(map(_other, text[begin:end]))
-        if _found(text[:begin] + altered + text[end:], extract, question, cut_off=cut_off) != found:
+        if (
+            _found(
+                text[:begin] + altered + text[end:], extract, question, cut_off=cut_off
+            )
+            != found
+        ):
             return begin, end
     return None
 
 
-def _found(text: str, extract: Extractor, question: str, *, cut_off: bool) -> str | None:
+def _found(
+    text: str, extract: Extractor, question: str, *, cut_off: bool
+) -> str | None:
     spoken = without_reasoning(text)
     try:
-        return None if spoken is None else extract.raw(spoken, question=question, cut_off=cut_off)
+        return (
+            None
+            if spoken is None
+            else extract.raw(spoken, question=question, cut_off=cut_off)
+        )
     except Exception:  # a user's function may raise over a text that no model wrote
         return None
 
 
 def _other(character: str) -> str:
-    """Return another character of the same kind for a letter or digit; return other characters unchanged."""
+    """Return another character of the same kind for a letter or digit; return other
+    characters unchanged.
+    """
     other = character.translate(_OTHER)
     return "x" if other == character and character.isalnum() else other
 
 
 def _spellings(answer: str, text: str) -> Iterator[Place]:
-    """Yield places that spell an answer, last first: exactly, or else with other marks between its parts."""
+    """Yield places that spell an answer, last first: exactly, or else with other marks
+    between its parts.
+    """
     at, exact = len(text), False
     while (at := text.rfind(answer, 0, at + len(answer) - 1)) >= 0:
         if _stands_alone(text, at, at + len(answer)):
@@ -256,17 +351,24 @@ def _spellings(answer: str, text: str) -> Iterator[Place]:
     runs = _RUN.findall(answer)
     if exact or not runs or len(answer) > _LONGEST:
         return
-    spans = [found.span() for found in re.finditer(_BETWEEN.join(map(re.escape, runs)), text)]
+    spans = [
+        found.span() for found in re.finditer(_BETWEEN.join(map(re.escape, runs)), text)
+    ]
     yield from (span for span in reversed(spans) if _stands_alone(text, *span))
 
 
 def _stands_alone(text: str, begin: int, end: int) -> bool:
     """Return whether a range is a whole number or word, not part of a longer one."""
-    return not ((begin and _is_joined(text[begin - 1], text[begin])) or _is_joined(text[end - 1], text[end : end + 1]))
+    return not (
+        (begin and _is_joined(text[begin - 1], text[begin]))
+        or _is_joined(text[end - 1], text[end : end + 1])
+    )
 
 
 def _is_joined(one: str, other: str) -> bool:
-    """Return whether two characters are both digits, or both letters of a script with upper and lower case."""
+    """Return whether two characters are both digits, or both letters of a script with
+    upper and lower case.
+    """
     if one.isdigit() or not (one.isalpha() and other.isalpha()):
         return one.isdigit() and other.isdigit()
     return one.swapcase() != one and other.swapcase() != other

@@ -1,17 +1,22 @@
 """Calibration: what is learned about a model before it decides, stored as JSON.
 
-Every question that was asked is a row, an ``Observation``. ``answered_question`` scores the responses of a live
-question. ``observations`` says which rows count, ``observation_file`` stores them in SQLite, and ``observation_log``
-shares the file between processes.
+Every question that was asked is a row, an ``Observation``. ``answered_question`` scores
+the responses of a live question. ``observations`` says which rows count,
+``observation_file`` stores them in SQLite, and ``observation_log`` shares the file
+between processes.
 
-``fitting`` makes a calibration from rows, with or without labels, and says how many samples to expect. ``trust`` tests
-whether a measure of confidence deserves to weigh votes, ``selection`` chooses a measure by labels, ``offline`` is
-Algorithm 1, ``promises`` says how likely an answer is right. ``mixture`` is Algorithm 2, on first responses.
+``fitting`` makes a calibration from rows, with or without labels, and says how many
+samples to expect. ``trust`` tests whether a measure of confidence deserves to weigh
+votes, ``selection`` chooses a measure by labels, ``offline`` is Algorithm 1,
+``promises`` says how likely an answer is right. ``mixture`` is Algorithm 2, on first
+responses.
 
-``calibration`` is the result, with its ``parts`` and its ``stored_rule``; ``file`` reads and writes it, ``summary``
-describes it in words. ``learner`` fits again as rows arrive, ``drift`` notices that the rows have changed, and
-``online`` does this in a thread. ``reliability`` compares probabilities with outcomes. ``escalation`` tells
-which answers of a small model may stand without asking a large one, and ``escalation_learner`` learns it.
+``calibration`` is the result, with its ``parts`` and its ``stored_rule``; ``file``
+reads and writes it, ``summary`` describes it in words. ``learner`` fits again as rows
+arrive, ``drift`` notices that the rows have changed, and ``online`` does this in a
+thread. ``reliability`` compares probabilities with outcomes. ``escalation`` tells which
+answers of a small model may stand without asking a large one, and
+``escalation_learner`` learns it.
 """
 
 from langchain_reasc.calibration.answered_question import *  # noqa: F403

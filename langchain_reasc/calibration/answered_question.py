@@ -6,7 +6,11 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from langchain_reasc.calibration.observations import Observation, SignalProvenance, numbered
+from langchain_reasc.calibration.observations import (
+    Observation,
+    SignalProvenance,
+    numbered,
+)
 from langchain_reasc.exceptions import ConfidenceError, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.decision import Decision
@@ -30,13 +34,17 @@ class AnsweredQuestion:
     """A question whose sampling has ended.
 
     Attributes:
-        answers: in launch order, followed by that of an audit; equal numbers for equal answers; None for no vote.
-        readings: the token signals of each response; None for a response that carries none.
+        answers: in launch order, followed by that of an audit; equal numbers for equal
+            answers; None for no vote.
+        readings: the token signals of each response; None for a response that carries
+            none.
         decided: responses that the decision rests on.
-        answer: the number of the winning answer; None if there is none, or if it was put together from several.
+        answer: the number of the winning answer; None if there is none, or if it was
+            put together from several.
         id: names the question, so that its outcome can be reported later.
         p_correct: the probability that was reported for its answer, if any.
-        kind: the kind of request, see :attr:`~langchain_reasc.models.fingerprint.Fingerprint.kind`.
+        kind: the kind of request, see
+            :attr:`~langchain_reasc.models.fingerprint.Fingerprint.kind`.
     """
 
     answers: tuple[int | None, ...]
@@ -57,26 +65,39 @@ class AnsweredQuestion:
         p_correct: float | None = None,
         kind: str = "",
     ) -> Self:
-        """Describe a question that was decided; ``answers`` and ``readings`` may end with those of an audit."""
-        numbers, chosen = numbered(answers), decision.answer if decision.whole is None else None
+        """Describe a question that was decided; ``answers`` and ``readings`` may end
+        with those of an audit.
+        """
+        numbers, chosen = (
+            numbered(answers),
+            decision.answer if decision.whole is None else None,
+        )
         answer = numbers[answers.index(chosen)] if chosen in answers else None
-        return cls(numbers, tuple(readings), decision.samples, answer, id, p_correct, kind)
+        return cls(
+            numbers, tuple(readings), decision.samples, answer, id, p_correct, kind
+        )
 
     def scored_by(
-        self, measures: Sequence[Measure], provenance: SignalProvenance, *, counted: bool = True
+        self,
+        measures: Sequence[Measure],
+        provenance: SignalProvenance,
+        *,
+        counted: bool = True,
     ) -> Observation:
         """Return the row of the question: each response scored by each measure.
 
         Args:
             measures: the candidates.
-            provenance: signal -> the k and V of its scores. A signal that is new is added; scores with another k or V
-                are left out.
+            provenance: signal -> the k and V of its scores. A signal that is new is
+                added; scores with another k or V are left out.
             counted: whether votes were counted when the question was sampled.
         """
         scores = np.full((len(measures), len(self.answers)), np.nan)
         for at, reading in enumerate(self.readings):
             if reading is not None:
-                scores[:, at] = [_score(reading, measure, provenance) for measure in measures]
+                scores[:, at] = [
+                    _score(reading, measure, provenance) for measure in measures
+                ]
         return Observation(
             self.answers,
             scores,
@@ -101,4 +122,10 @@ def _score(reading: Reading, measure: Measure, provenance: SignalProvenance) -> 
     found = reading.provenance(measure.signal)
     now = {"top_k": found["top_k"], "vocabulary_size": found["vocabulary_size"]}
     then = provenance.setdefault(measure.signal, now)
-    return score if all(None in (then[name], now[name]) or then[name] == now[name] for name in now) else np.nan
+    return (
+        score
+        if all(
+            None in (then[name], now[name]) or then[name] == now[name] for name in now
+        )
+        else np.nan
+    )

@@ -1,6 +1,8 @@
-"""The calibration of a model: what was measured, and the stopping rule that follows from it.
+"""The calibration of a model: what was measured, and the stopping rule that follows
+from it.
 
-The fields read top-down like the JSON file. ``Calibration.model_json_schema()`` gives the JSON Schema.
+The fields read top-down like the JSON file. ``Calibration.model_json_schema()`` gives
+the JSON Schema.
 """
 
 from datetime import UTC, datetime
@@ -52,12 +54,15 @@ class Calibration(Record):
 
     Attributes:
         schema_version: 2.
-        method: ``offline``: Algorithm 1 on labels; ``mixture``: Algorithm 2 on first responses without labels;
-            ``consensus``: how far the responses to each question agree.
-        signal: the token signal, or ``verbalized`` (the confidence that the model states); null if only answers count.
+        method: ``offline``: Algorithm 1 on labels; ``mixture``: Algorithm 2 on first
+            responses without labels; ``consensus``: how far the responses to each
+            question agree.
+        signal: the token signal, or ``verbalized`` (the confidence that the model
+            states); null if only answers count.
         score: how token signals become one response score; null without a signal.
         window: W, tokens per group; null without a signal.
-        top_k: k, alternatives per token behind ``top_k`` or ``neg_entropy`` (V if all of them).
+        top_k: k, alternatives per token behind ``top_k`` or ``neg_entropy`` (V if all
+            of them).
         vocabulary_size: V of the model, if known.
         n: calibration responses; with ``consensus`` questions.
         mean: μ of the response scores; null without a signal.
@@ -66,24 +71,29 @@ class Calibration(Record):
         weight: a name in :data:`~langchain_reasc.method.evidence.WEIGHTS`.
         p_target: accuracy required of the responses that the gate accepts.
         gate: the score at which a first response is accepted alone.
-        fallback: why a live run counts votes (ASC) and ignores the scores; null if it does not.
+        fallback: why a live run counts votes (ASC) and ignores the scores; null if it
+            does not.
         unweighed: why a live run does not weigh votes by confidence; null if it does.
-        auroc: of right against wrong first responses; with ``consensus`` of agreeing against other responses; null if
-            one class is empty.
+        auroc: of right against wrong first responses; with ``consensus`` of agreeing
+            against other responses; null if one class is empty.
         within: the same within a question, averaged over questions; null if unknown.
         accuracy: share of correct calibration responses; with labels.
         mixture: the mixture of Algorithm 2.
         rejected: the measures that ``measure="auto"`` did not choose.
         rule_: the agreement rule, if it decides; ``rule`` in the file.
-        untrusted: why the agreement rule uses no measure of confidence; null if it uses one.
+        untrusted: why the agreement rule uses no measure of confidence; null if it uses
+            one.
         guarantee: what the agreement rule promises, in words.
-        p_correct: how likely an answer is right; null without labels, or with one response to each question.
-        p_agree: how likely further responses agree with an answer, which is not correctness; null if there are too few
-            questions.
+        p_correct: how likely an answer is right; null without labels, or with one
+            response to each question.
+        p_agree: how likely further responses agree with an answer, which is not
+            correctness; null if there are too few questions.
         expected: what to expect of its rule; null if nobody asked.
-        escalation: which answers of the model may stand without asking a larger one; null if none was asked.
+        escalation: which answers of the model may stand without asking a larger one;
+            null if none was asked.
         fingerprint: the model, sampling and prompt that it was measured on.
-        large: the larger model, its sampling and its prompt; null without ``escalation``.
+        large: the larger model, its sampling and its prompt; null without
+            ``escalation``.
         library_version: the version that made it.
         created_at: when it was made.
     """
@@ -124,7 +134,12 @@ class Calibration(Record):
     created_at: AwareDatetime
 
     @classmethod
-    def now(cls, measure: Measure | None, scores: npt.NDArray[np.float64] | None = None, **fields: Any) -> Self:
+    def now(
+        cls,
+        measure: Measure | None,
+        scores: npt.NDArray[np.float64] | None = None,
+        **fields: Any,
+    ) -> Self:
         """Return a calibration with the current time and version of the library.
 
         Args:
@@ -146,38 +161,67 @@ class Calibration(Record):
 
     @classmethod
     def of_escalation(
-        cls, known: Escalation, measure: Measure | None, fingerprint: Fingerprint, large: Fingerprint
+        cls,
+        known: Escalation,
+        measure: Measure | None,
+        fingerprint: Fingerprint,
+        large: Fingerprint,
     ) -> Self:
         """Return a calibration that says only when a larger model is asked.
 
         Args:
             known: what is known of the two models.
-            measure: how the first response of the small model is scored; None if it is not.
+            measure: how the first response of the small model is scored; None if it is
+                not.
             fingerprint: the small model.
             large: the large model.
         """
         only = "it only says when a larger model is asked"
         gate = Gate(threshold=None, closed_because=only)
         n = max(2, known.rows)
-        told: dict[str, Any] = {"escalation": known, "fingerprint": fingerprint, "large": large, "fallback": only}
+        told: dict[str, Any] = {
+            "escalation": known,
+            "fingerprint": fingerprint,
+            "large": large,
+            "fallback": only,
+        }
         scores = np.array(known.first_scores)
-        if not scores.size or not scores.std() > 0:  # no rule by confidence is tested on such
+        if (
+            not scores.size or not scores.std() > 0
+        ):  # no rule by confidence is tested on such
             measure = None
-        return cls.now(measure, scores if measure else None, method="consensus", n=n, gate=gate, **told)
+        return cls.now(
+            measure,
+            scores if measure else None,
+            method="consensus",
+            n=n,
+            gate=gate,
+            **told,
+        )
 
     @model_validator(mode="before")
     @classmethod
     def _without_cutting(cls, given: Any) -> Any:
         """Drop what earlier versions stored about cutting weak samples off."""
         if isinstance(given, dict):
-            return {name: value for name, value in given.items() if name not in ("cutting", "uncut")}
+            return {
+                name: value
+                for name, value in given.items()
+                if name not in ("cutting", "uncut")
+            }
         return given
 
     @model_validator(mode="after")
     def _measured_or_counted(self) -> Self:
-        given = {value is None for value in (self.signal, self.score, self.window, self.mean, self.std)}
+        given = {
+            value is None
+            for value in (self.signal, self.score, self.window, self.mean, self.std)
+        }
         if len(given) > 1 or (self.signal is None and self.method != "consensus"):
-            raise ValueError("signal, score, window, mean and std are null together, and only by consensus")
+            raise ValueError(
+                "signal, score, window, mean and std are null together, and only by "
+                "consensus"
+            )
         return self
 
     @property
@@ -201,13 +245,16 @@ class Calibration(Record):
     ) -> StoppingRule:
         """Return the stopping rule of this calibration.
 
-        It uses gate, weights and measure only if the calibration data support them: it takes the safe gate if there is
-        one, counts votes if ``unweighed`` is set, and is ASC if ``fallback`` is set or nothing else is left.
+        It uses gate, weights and measure only if the calibration data support them: it
+        takes the safe gate if there is one, counts votes if ``unweighed`` is set, and
+        is ASC if ``fallback`` is set or nothing else is left.
 
         Args:
-            confidence: the posterior at which the votes are sufficient (the paper's C_threshold).
+            confidence: the posterior at which the votes are sufficient (the paper's
+                C_threshold).
             on_missing_confidence: see :class:`~langchain_reasc.method.stopping.ReASC`.
-            budget: responses to a question at most. The agreement rule looks ahead to them.
+            budget: responses to a question at most. The agreement rule looks ahead to
+                them.
 
         Raises:
             ConfigurationError: ``confidence`` is invalid.
@@ -216,9 +263,17 @@ class Calibration(Record):
             return ASC(confidence)
         gate, _ = self.gate.in_use
         if self.rule_ is not None:
-            rule = self.rule_.rule(budget=budget, on_missing_confidence=on_missing_confidence)
-            return rule if gate is None or self.fallback is not None else rule | FirstAccepted(gate)
-        assert self.mean is not None and self.std is not None  # only a calibration by consensus lacks them
+            rule = self.rule_.rule(
+                budget=budget, on_missing_confidence=on_missing_confidence
+            )
+            return (
+                rule
+                if gate is None or self.fallback is not None
+                else rule | FirstAccepted(gate)
+            )
+        assert (
+            self.mean is not None and self.std is not None
+        )  # only a calibration by consensus lacks them
         return ReASC(
             Standardizer(self.mean, self.std, self.lambda_),
             gate=gate,
@@ -228,13 +283,18 @@ class Calibration(Record):
         )
 
     def as_in_paper(self) -> Self:
-        """Return the same calibration with the paper's rule: Algorithm 1 as it stands, without what guards it.
+        """Return the same calibration with the paper's rule: Algorithm 1 as it stands,
+        without what guards it.
 
         Raises:
-            CalibrationDataError: labels determined no gate and no weights, or there were none.
+            CalibrationDataError: labels determined no gate and no weights, or there
+                were none.
         """
         if self.method == "consensus":
-            raise CalibrationDataError(f"the paper's rule cannot be had of these responses: {self.gate.closed_because}")
+            raise CalibrationDataError(
+                "the paper's rule cannot be had of these responses: "
+                f"{self.gate.closed_because}"
+            )
         unguarded = {
             "gate": self.gate.as_in_paper(),
             "fallback": None,
@@ -252,7 +312,9 @@ class Calibration(Record):
         """Whether the rule counts votes (ASC) and ignores the scores."""
         if self.by_agreement:
             return False
-        return self.fallback is not None or (self.unweighed is not None and self.gate.in_use[0] is None)
+        return self.fallback is not None or (
+            self.unweighed is not None and self.gate.in_use[0] is None
+        )
 
     @property
     def by_agreement(self) -> bool:
@@ -262,7 +324,11 @@ class Calibration(Record):
     def notices(self) -> tuple[str, ...]:
         """Return remarks about the rule, for people."""
         if self.by_agreement:
-            return (f"votes are counted, not weighed: {self.untrusted}",) if self.untrusted else ()
+            return (
+                (f"votes are counted, not weighed: {self.untrusted}",)
+                if self.untrusted
+                else ()
+            )
         if self.fallback is not None:
             return (f"counting votes (ASC): {self.fallback}",)
         notices = []
@@ -277,7 +343,9 @@ class Calibration(Record):
         return tuple(notices)
 
     def gate_accepts(self, score: float | None) -> bool:
-        """Whether a first response with this score is one of those that :meth:`gate_promise` describes."""
+        """Whether a first response with this score is one of those that
+        :meth:`gate_promise` describes.
+        """
         threshold, _ = self.gate.in_use
         if score is None or threshold is None or self.fallback is not None:
             return False
@@ -288,8 +356,9 @@ class Calibration(Record):
         gate = self.gate
         if gate.level is not None and gate.lower_bound is not None:
             return (
-                f"of such responses {gate.lower_bound:.0%} or more are right, {gate.level:.0%} sure by the "
-                f"{gate.accepted} that calibration accepted"
+                f"of such responses {gate.lower_bound:.0%} or more are right, "
+                f"{gate.level:.0%} sure by the {gate.accepted} that calibration "
+                "accepted"
             )
         if self.method == "mixture":
             return f"{self.p_target:.0%} of such responses are right, by two groups of scores and no labels"
@@ -301,33 +370,48 @@ class Calibration(Record):
 
     def __str__(self) -> str:
         sentence, advice = self.plain_words()
-        return f"{sentence} Next: {advice or 'ReASCRunnable(model=..., calibration=...)'}."
+        return (
+            f"{sentence} Next: {advice or 'ReASCRunnable(model=..., calibration=...)'}."
+        )
 
     def summary(self) -> str:
         """Say in a sentence what it will do for its user."""
         return self.plain_words()[0]
 
     def plain_words(self) -> tuple[str, str | None]:
-        """Return what a calibration will do for its user, and what to do next, in Python's words; None: use it."""
+        """Return what a calibration will do for its user, and what to do next, in
+        Python's words; None: use it.
+        """
         if self.escalation is not None:
             return self.escalation.plain_words()
         expected = self.expected
         useless, again = "This calibration is of little use:", "and calibrate again"
         if expected and expected.unanswered >= _UNANSWERED:
-            if expected.cut_off is not None and expected.cut_off > expected.unanswered / 2:
+            if (
+                expected.cut_off is not None
+                and expected.cut_off > expected.unanswered / 2
+            ):
                 why = f"{expected.cut_off:.0%} of the responses were cut off before their answer"
-                return f"{useless} {why}.", f"allow the model more tokens (max_tokens=...), {again}"
+                return (
+                    f"{useless} {why}.",
+                    f"allow the model more tokens (max_tokens=...), {again}",
+                )
             why = f"no answer was found in {expected.unanswered:.0%} of the responses"
             where = "say where the answer is (answer=...)"
             if expected.cut_off is None:
-                where += ", or allow more tokens (max_tokens=...) if responses are cut off"
+                where += (
+                    ", or allow more tokens (max_tokens=...) if responses are cut off"
+                )
             return f"{useless} {why}.", f"{where}, {again}"
         if self.accuracy == 0:
             why = f"none of the {self.n} first responses is right"
             where = "say where the answer is (answer=...), or which field has the right answers (answer_field=...)"
             return f"{useless} {why}.", f"{where}, {again}"
         if self.n < _FEWEST:
-            return f"{useless} {self.n} questions are too few.", "calibrate on 64 questions or more"
+            return (
+                f"{useless} {self.n} questions are too few.",
+                "calibrate on 64 questions or more",
+            )
         if expected and expected.all_equal:
             cold = self.fingerprint.sampling.get("temperature") == 0
             same = f"All responses to a question gave the same answer{' (temperature 0)' * cold}"
@@ -339,21 +423,53 @@ class Calibration(Record):
             return f"{same}, so asking once is enough.", other
         counted = self.untrusted or self.fallback or self.unweighed
         told = " Results have p_correct." if self.p_correct else ""
-        unknown = ", because it is not shown that the model's confidence can be trusted" if counted else ""
-        if expected is None or expected.samples is None or expected.uncalibrated is None:
+        unknown = (
+            ", because it is not shown that the model's confidence can be trusted"
+            if counted
+            else ""
+        )
+        if (
+            expected is None
+            or expected.samples is None
+            or expected.uncalibrated is None
+        ):
             if self.counts:
-                several = "calibrate on several responses to each question (max_samples=...)"
-                return f"This calibration saves nothing: votes are counted, as without it{unknown}.{told}", several
+                several = (
+                    "calibrate on several responses to each question (max_samples=...)"
+                )
+                return (
+                    (
+                        "This calibration saves nothing: votes are counted, as without "
+                        f"it{unknown}.{told}"
+                    ),
+                    several,
+                )
             if self.gate.in_use[0] is not None:
-                return "Expect fewer samples: a confident first response is accepted alone.", None
-            why = "votes agree sooner" if counted else "confident responses count for more"
+                return (
+                    (
+                        "Expect fewer samples: a confident first response is accepted "
+                        "alone."
+                    ),
+                    None,
+                )
+            why = (
+                "votes agree sooner"
+                if counted
+                else "confident responses count for more"
+            )
             return f"Expect fewer samples: {why}.", None
-        ours, without = (f"{one:.{int(one < 10)}f}" for one in (expected.samples, expected.uncalibrated))
+        ours, without = (
+            f"{one:.{int(one < 10)}f}"
+            for one in (expected.samples, expected.uncalibrated)
+        )
         if expected.samples >= _AS_MANY * expected.uncalibrated:
             same = f"about {ours} samples of {expected.budget} are asked with it, and about {without} without it"
-            return f"This calibration saves nothing: {same}{unknown}.{told}", None if told else "leave it out"
+            return (
+                f"This calibration saves nothing: {same}{unknown}.{told}",
+                None if told else "leave it out",
+            )
         also = " It also tells how likely an answer is right." if self.p_correct else ""
         return (
-            f"Expect about {ours} samples in place of {expected.budget} for nearly the same answers; without this "
-            f"calibration it would be about {without}.{also}"
+            f"Expect about {ours} samples in place of {expected.budget} for nearly the "
+            f"same answers; without this calibration it would be about {without}.{also}"
         ), None

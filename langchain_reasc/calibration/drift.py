@@ -1,8 +1,9 @@
 """Drift tests: whether a calibration without labels still holds for new questions.
 
-Two predictions are compared with what comes: how often the next response to a question agrees with the earlier ones,
-and how well the trusted measure separates agreeing responses from others. The predictions about a question are part of
-its row (:class:`Prediction`), so :class:`DriftWatch` needs only the rows, in order.
+Two predictions are compared with what comes: how often the next response to a question
+agrees with the earlier ones, and how well the trusted measure separates agreeing
+responses from others. The predictions about a question are part of its row
+(:class:`Prediction`), so :class:`DriftWatch` needs only the rows, in order.
 """
 
 import math
@@ -29,12 +30,20 @@ __all__ = [
 ]
 
 ALARM: Final = 5_000
-"""The evidence R at which a monitor raises an alarm: observations between false alarms, on average and at least."""
+"""The evidence R at which a monitor raises an alarm: observations between false alarms,
+on average and at least.
+"""
 MONITORED: Final = ("going on", "audits", "separation")
-"""The monitors: second votes of questions on which sampling goes on, audits, and the separation by scores."""
+"""The monitors: second votes of questions on which sampling goes on, audits, and the
+separation by scores.
+"""
 Drift = Literal["agreement", "confidence"]
 """What has changed: how responses agree, or what their scores mean."""
-_SHOWS: Final[dict[str, Drift]] = {"going on": "agreement", "audits": "agreement", "separation": "confidence"}
+_SHOWS: Final[dict[str, Drift]] = {
+    "going on": "agreement",
+    "audits": "agreement",
+    "separation": "confidence",
+}
 _SHIFTS: Final = (0.06, 0.15, 0.35, 0.6)
 _ERRORS: Final = 1.5  # margin of a prediction, in standard errors
 _LEAST_MARGIN: Final = 0.02
@@ -46,23 +55,29 @@ _PRIOR_RESPONSES: Final = 4  # weight of the overall average, in observations
 class DriftMonitor:
     """Raises an alarm when outcomes differ from predictions.
 
-    Every prediction p is compared with one outcome x from 0 to 1, such as whether a response agrees. Under the null
-    hypothesis E[x] is within ``margin`` of p, given the past. For the alternative "lower", with q = p - margin, the
-    likelihood ratio of Bernoulli(q (1 - s)) to Bernoulli(q), which is linear in x, is a bet with an expected factor of
-    at most 1 under the null hypothesis: a betting martingale (Waudby-Smith & Ramdas, "Estimating means of bounded
-    random variables by betting", JRSS-B 2024). By Ville's inequality it ever exceeds 1/α with a probability of at most
-    α. The alternative "higher" is the mirror image. Because a change may come at any time, the bets started at all
-    times are summed, R ← (R + 1) · factor (Shiryaev-Roberts), and averaged over the shifts s: an e-detector (Shin,
-    Ramdas & Rinaldo, arXiv 2203.03532). Without a change, the alarm at R ≥ 5,000 comes after at least 5,000
-    observations on average, and within the first t observations with a probability of at most t / 5,000, even if every
-    prediction is wrong by the whole margin.
+    Every prediction p is compared with one outcome x from 0 to 1, such as whether a
+    response agrees. Under the null hypothesis E[x] is within ``margin`` of p, given the
+    past. For the alternative "lower", with q = p - margin, the likelihood ratio of
+    Bernoulli(q (1 - s)) to Bernoulli(q), which is linear in x, is a bet with an
+    expected factor of at most 1 under the null hypothesis: a betting martingale
+    (Waudby-Smith & Ramdas, "Estimating means of bounded random variables by betting",
+    JRSS-B 2024). By Ville's inequality it ever exceeds 1/α with a probability of at
+    most α. The alternative "higher" is the mirror image. Because a change may come at
+    any time, the bets started at all times are summed, R ← (R + 1) · factor
+    (Shiryaev-Roberts), and averaged over the shifts s: an e-detector (Shin, Ramdas &
+    Rinaldo, arXiv 2203.03532). Without a change, the alarm at R ≥ 5,000 comes after at
+    least 5,000 observations on average, and within the first t observations with a
+    probability of at most t / 5,000, even if every prediction is wrong by the whole
+    margin.
 
     Args:
         detectors: those of a monitor to go on from.
     """
 
     def __init__(self, detectors: Sequence[float] = ()) -> None:
-        self._detectors = list(detectors) or [0.0] * 2 * len(_SHIFTS)  # R of each bet: lower by each shift, then higher
+        self._detectors = list(detectors) or [0.0] * 2 * len(
+            _SHIFTS
+        )  # R of each bet: lower by each shift, then higher
 
     @property
     def detectors(self) -> tuple[float, ...]:
@@ -74,11 +89,20 @@ class DriftMonitor:
         """R, averaged over the bets."""
         return sum(self._detectors) / len(self._detectors)
 
-    def observe(self, predicted: float, outcome: float, *, margin: float = 0.05, lower_only: bool = False) -> bool:
-        """Compare a prediction with its outcome. Return True for an alarm, which also resets the monitor.
+    def observe(
+        self,
+        predicted: float,
+        outcome: float,
+        *,
+        margin: float = 0.05,
+        lower_only: bool = False,
+    ) -> bool:
+        """Compare a prediction with its outcome. Return True for an alarm, which also
+        resets the monitor.
 
         Args:
-            predicted: the expected outcome, such as the probability that the next response agrees with the leader.
+            predicted: the expected outcome, such as the probability that the next
+                response agrees with the leader.
             outcome: from 0 to 1, such as whether it did agree.
             margin: how far the prediction may be from the truth without being drift.
             lower_only: whether outcomes above the prediction are ignored.
@@ -95,12 +119,18 @@ class DriftMonitor:
 
 
 def _after_bet(detectors: list[float], expected: float, outcome: float) -> list[float]:
-    """Return R of each bet on outcomes below the expected one; unchanged if none can be below."""
+    """Return R of each bet on outcomes below the expected one; unchanged if none can be
+    below.
+    """
     if expected <= 0:
         return detectors
     expected = min(expected, 1 - 1e-9)  # else an impossible outcome would give infinity
     return [
-        (one + 1) * (outcome * (1 - shift) + (1 - outcome) * (1 - expected * (1 - shift)) / (1 - expected))
+        (one + 1)
+        * (
+            outcome * (1 - shift)
+            + (1 - outcome) * (1 - expected * (1 - shift)) / (1 - expected)
+        )
         for one, shift in zip(detectors, _SHIFTS, strict=True)
     ]
 
@@ -133,12 +163,17 @@ class DriftWatch:
         return {what: monitor.evidence for what, monitor in self._monitors.items()}
 
     def observe(self, predictions: Iterable[Prediction]) -> Drift | None:
-        """Read the predictions of the next row. Return what has changed if they raise an alarm."""
+        """Read the predictions of the next row. Return what has changed if they raise
+        an alarm.
+        """
         alarms = [
             _SHOWS[one.monitor]
             for one in predictions
             if self._monitors[one.monitor].observe(
-                one.expected, one.came, margin=one.margin, lower_only=one.monitor == "separation"
+                one.expected,
+                one.came,
+                margin=one.margin,
+                lower_only=one.monitor == "separation",
             )
         ]
         return alarms[0] if alarms else None
@@ -160,29 +195,38 @@ class NextResponse(NamedTuple):
     agreed: bool
 
 
-def next_responses(answers: Sequence[int | None], decided: int, answer: int | None) -> Iterator[NextResponse]:
-    """Yield the responses of a question that show agreement: the second vote, and the first one after the decision.
+def next_responses(
+    answers: Sequence[int | None], decided: int, answer: int | None
+) -> Iterator[NextResponse]:
+    """Yield the responses of a question that show agreement: the second vote, and the
+    first one after the decision.
 
-    Votes between them are left out, because they decide how often sampling goes on, and because votes on one question
-    are not independent.
+    Votes between them are left out, because they decide how often sampling goes on, and
+    because votes on one question are not independent.
 
     Args:
         answers: in launch order; None for no vote.
         decided: responses that the decision rests on.
         answer: the winning answer.
     """
-    first = next((at for at, one in enumerate(answers) if one is not None), len(answers))
+    first = next(
+        (at for at, one in enumerate(answers) if one is not None), len(answers)
+    )
     if first + 1 < min(decided, len(answers)):
         yield NextResponse(False, 1, first + 1, answers[first + 1] == answers[first])
     if decided < len(answers) and answer is not None:
-        yield NextResponse(True, answers[:decided].count(answer), decided, answers[decided] == answer)
+        yield NextResponse(
+            True, answers[:decided].count(answer), decided, answers[decided] == answer
+        )
 
 
 class AgreementRates:
-    """How often the next response agreed with the leader, by the leader's votes, the responses, and whether decided.
+    """How often the next response agreed with the leader, by the leader's votes, the
+    responses, and whether decided.
 
-    The average of a case is shrunk towards the average of all decided (or all undecided) cases, as if by four more
-    observations. Predictions have a margin of one and a half standard errors of the overall average.
+    The average of a case is shrunk towards the average of all decided (or all
+    undecided) cases, as if by four more observations. Predictions have a margin of one
+    and a half standard errors of the overall average.
 
     Args:
         observed: the responses that were seen.
@@ -197,33 +241,54 @@ class AgreementRates:
                 self._agreed[counted] += agreed
 
     def predict(self, coming: NextResponse) -> tuple[float, float] | None:
-        """Return the probability that a response agrees, and its margin; None if no similar one was seen."""
+        """Return the probability that a response agrees, and its margin; None if no
+        similar one was seen.
+        """
         case, average = coming[:3], coming[:1]
         if not (seen := self._seen[average]):
             return None
-        mean, shrunk = self._agreed[average] / seen, (self._agreed[average] + 1) / (seen + 2)
+        mean, shrunk = (
+            self._agreed[average] / seen,
+            (self._agreed[average] + 1) / (seen + 2),
+        )
         margin = max(_LEAST_MARGIN, _ERRORS * math.sqrt(shrunk * (1 - shrunk) / seen))
-        probability = (self._agreed[case] + _PRIOR_RESPONSES * mean) / (self._seen[case] + _PRIOR_RESPONSES)
+        probability = (self._agreed[case] + _PRIOR_RESPONSES * mean) / (
+            self._seen[case] + _PRIOR_RESPONSES
+        )
         return probability, margin
 
 
-def separation(answers: Sequence[int | None], scores: npt.NDArray[np.float64]) -> Iterator[float]:
-    """Yield the AUROC of scores: responses with the leading answer, by counts, against the others.
+def separation(
+    answers: Sequence[int | None], scores: npt.NDArray[np.float64]
+) -> Iterator[float]:
+    """Yield the AUROC of scores: responses with the leading answer, by counts, against
+    the others.
 
-    Votes are not weighed; else the scores would choose the leader that they are compared with. Nothing is yielded if
-    several answers lead, or if one of the groups has no score.
+    Votes are not weighed; else the scores would choose the leader that they are
+    compared with. Nothing is yielded if several answers lead, or if one of the groups
+    has no score.
 
     Args:
-        answers: answers to one question, equal numbers for equal answers; None for no vote.
-        scores: the score of each response, perhaps followed by others; NaN for no score.
+        answers: answers to one question, equal numbers for equal answers; None for no
+            vote.
+        scores: the score of each response, perhaps followed by others; NaN for no
+            score.
     """
     given = Counter(answer for answer in answers if answer is not None).most_common(2)
     if len(given) == 2 and given[0][1] > given[1][1]:
-        votes = [(answer, float(score)) for answer, score in zip(answers, scores, strict=False) if score == score]
+        votes = [
+            (answer, float(score))
+            for answer, score in zip(answers, scores, strict=False)
+            if score == score
+        ]
         leading = [score for answer, score in votes if answer == given[0][0]]
         others = [score for answer, score in votes if answer not in (None, given[0][0])]
         if leading and others:
-            wins = sum((one > other) + (one == other) / 2 for one in leading for other in others)
+            wins = sum(
+                (one > other) + (one == other) / 2
+                for one in leading
+                for other in others
+            )
             yield wins / (len(leading) * len(others))
 
 
@@ -241,7 +306,11 @@ class Expected(NamedTuple):
     separation: tuple[float, float] | None
 
     def predictions(
-        self, answers: Sequence[int | None], scores: npt.NDArray[np.float64], decided: int, answer: int | None
+        self,
+        answers: Sequence[int | None],
+        scores: npt.NDArray[np.float64],
+        decided: int,
+        answer: int | None,
     ) -> Iterator[Prediction]:
         """Yield the predictions about a question, with what came.
 
@@ -253,14 +322,20 @@ class Expected(NamedTuple):
         """
         for response in next_responses(answers, decided, answer):
             if (predicted := self.rates.predict(response)) is not None:
-                yield Prediction("audits" if response.decided else "going on", *predicted, float(response.agreed))
+                yield Prediction(
+                    "audits" if response.decided else "going on",
+                    *predicted,
+                    float(response.agreed),
+                )
         if self.separation is not None and self.row is not None:
             for came in separation(answers[:decided], scores[self.row]):
                 yield Prediction("separation", *self.separation, came)
 
 
 def mean_separation(each: Sequence[float]) -> tuple[float, float] | None:
-    """Return the mean of :func:`separation` over questions and its margin; None for too few questions."""
+    """Return the mean of :func:`separation` over questions and its margin; None for too
+    few questions.
+    """
     if len(each) < _FEWEST_SEPARATIONS:
         return None
     error = float(np.std(each, ddof=1)) / math.sqrt(len(each))

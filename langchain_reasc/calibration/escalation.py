@@ -1,18 +1,23 @@
-"""Which answers of a small model may stand without asking a large one: learned from questions that both were asked.
+"""Which answers of a small model may stand without asking a large one: learned from
+questions that both were asked.
 
-A question that both models are asked is *shadowed*. A rule *contradicts* the large model on it if the rule accepts the
-small model's answer, the large model gives another, and the large model, asked once more, repeats its own. The rule's
-answer then differs from what the large model stands by. For any rule,
+A question that both models are asked is *shadowed*. A rule *contradicts* the large
+model on it if the rule accepts the small model's answer, the large model gives another,
+and the large model, asked once more, repeats its own. The rule's answer then differs
+from what the large model stands by. For any rule,
 
     P(rule ≠ large) - P(large ≠ large asked again) ≤ P(contradiction),
 
-so that a bound on the rate of contradictions bounds how much more often the answer differs from the large model's than
-the large model's own. Only the questions on which an accepted answer differs, 2 to 5 % of them, need a second answer.
+so that a bound on the rate of contradictions bounds how much more often the answer
+differs from the large model's than the large model's own. Only the questions on which
+an accepted answer differs, 2 to 5 % of them, need a second answer.
 
-The rate of each rule is tested by betting (Waudby-Smith & Ramdas, "Estimating means of bounded random variables by
-betting", JRSS-B 2024): the evidence against "the rate is above ``within``" is a martingale that ever reaches 1/α with a
-probability of at most α, so it may be read after every question. Rules are tested in a fixed order, from cautious to
-bold (fixed-sequence testing): a rule is admitted only after those before it, and all tests share one α.
+The rate of each rule is tested by betting (Waudby-Smith & Ramdas, "Estimating means of
+bounded random variables by betting", JRSS-B 2024): the evidence against "the rate is
+above ``within``" is a martingale that ever reaches 1/α with a probability of at most α,
+so it may be read after every question. Rules are tested in a fixed order, from cautious
+to bold (fixed-sequence testing): a rule is admitted only after those before it, and all
+tests share one α.
 """
 
 import math
@@ -29,7 +34,15 @@ from langchain_reasc.method.decision import Decision, Response
 from langchain_reasc.method.race import FirstConfident, Race
 from langchain_reasc.method.stopping import StoppingRule, decide
 
-__all__ = ["DEFAULT_RACE", "WITHIN", "Course", "Escalation", "Shadowed", "TestedRule", "rate_bound"]
+__all__ = [
+    "DEFAULT_RACE",
+    "WITHIN",
+    "Course",
+    "Escalation",
+    "Shadowed",
+    "TestedRule",
+    "rate_bound",
+]
 
 WITHIN: Final = 0.05
 """The default bound on the rate of contradictions."""
@@ -38,33 +51,52 @@ DEFAULT_RACE: Final = Race(3)
 """The rule that decides where nothing was learned. It promises nothing."""
 _VOTES: Final = (3, 2, 1)
 _SHARES: Final = (0.25, 0.5, 0.75, 0.9)
-"""The shares of first responses that the rules by confidence accept, in the order in which they are tested."""
+"""The shares of first responses that the rules by confidence accept, in the order in
+which they are tested.
+"""
 _FIRST_SCORES: Final = 32
-"""How many first responses set the thresholds of the rules by confidence. They are not tested on these."""
+"""How many first responses set the thresholds of the rules by confidence. They are not
+tested on these.
+"""
 _BETS: Final = (0.02, 0.15, 0.3, 0.45, 0.6)
 """The rates, as shares of the bound, that the evidence bets on."""
 _PATIENCE: Final = 160
-"""The most shadowed questions that a first rule may be expected to need until it is admitted."""
+"""The most shadowed questions that a first rule may be expected to need until it is
+admitted.
+"""
 _PATIENCE_ONCE_ADMITTED: Final = 0.5
 """How many more a bolder rule may be expected to need, as a share of those so far."""
 _OPTIMISM: Final = 1.5
-"""By how many standard errors a rule may be better than it looks, to be given more questions."""
+"""By how many standard errors a rule may be better than it looks, to be given more
+questions.
+"""
 _FEWEST_COSTS: Final = 8
 """Shadowed questions before the cost of a rule is judged."""
 _TESTED_AT_ONCE: Final = 2
 """The rules not yet admitted for whose sake the large model is asked a second time."""
 _PLAYED_OUT: Final = 4
-"""One in so many shadowed questions is played out to know the costs, although its first answer decides the test."""
+"""One in so many shadowed questions is played out to know the costs, although its first
+answer decides the test.
+"""
 _TRICKLE: Final = 0.03
-"""The share of questions that is shadowed where no rule is likely to be admitted soon."""
+"""The share of questions that is shadowed where no rule is likely to be admitted soon.
+"""
 _DOUBT: Final = 6.0
-"""The evidence of drift from which on more questions are audited. Without contradictions it stays below 3."""
+"""The evidence of drift from which on more questions are audited. Without
+contradictions it stays below 3.
+"""
 _AUDITED_IN_DOUBT: Final = 0.3
-"""The share that is audited then: what drifts is closed after a quarter as many questions."""
+"""The share that is audited then: what drifts is closed after a quarter as many
+questions.
+"""
 _PAYS: Final = 0.9
-"""The cost of a rule, in answers of the large model, up to which the rule is worth a test."""
+"""The cost of a rule, in answers of the large model, up to which the rule is worth a
+test.
+"""
 _SAVING: Final = 0.03
-"""What the next rule must save, in answers of the large model, to be worth more questions in the shadow."""
+"""What the next rule must save, in answers of the large model, to be worth more
+questions in the shadow.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +104,15 @@ class Shadowed:
     """A question that both models were asked.
 
     Attributes:
-        small: answers of the small model in launch order, as numbers: equal numbers for equal answers, None for none.
-        large: answers of the large model, numbered in the same way. There is a second one if the longest race accepts
-            an answer other than the first.
+        small: answers of the small model in launch order, as numbers: equal numbers for
+            equal answers, None for none.
+        large: answers of the large model, numbered in the same way. There is a second
+            one if the longest race accepts an answer other than the first.
         score: S(y) of the small model's first response; None if it is not read.
-        right: whether the first answers of the small and of the large model are right; None if that is not known.
-        costs: the cost of one response of the small model, and of one answer of the large model, in one unit.
+        right: whether the first answers of the small and of the large model are right;
+            None if that is not known.
+        costs: the cost of one response of the small model, and of one answer of the
+            large model, in one unit.
     """
 
     small: tuple[int | None, ...]
@@ -88,23 +123,34 @@ class Shadowed:
 
     @property
     def agrees(self) -> bool:
-        """Whether the small model's first answer is the large model's. No rule then contradicts."""
+        """Whether the small model's first answer is the large model's. No rule then
+        contradicts.
+        """
         return self.small[0] is not None and self.small[0] == self.large[0]
 
     def decision(self, rule: StoppingRule) -> Decision:
         """Return what a rule decides on the small model's answers."""
         answers = (None if answer is None else str(answer) for answer in self.small)
-        return decide(rule, [Response(answer, self.score if at == 0 else None) for at, answer in enumerate(answers)])
+        return decide(
+            rule,
+            [
+                Response(answer, self.score if at == 0 else None)
+                for at, answer in enumerate(answers)
+            ],
+        )
 
     @property
     def contradicts(self) -> bool:
-        """Whether the small model's answer, if a rule accepts it, contradicts the large model.
+        """Whether the small model's answer, if a rule accepts it, contradicts the large
+        model.
 
         With labels: whether it is wrong where the large model is right.
         """
         if self.right is not None:
             return self.right == (False, True)
-        return not self.agrees and (len(self.large) < 2 or self.large[0] == self.large[1])
+        return not self.agrees and (
+            len(self.large) < 2 or self.large[0] == self.large[1]
+        )
 
 
 class _Record(BaseModel):
@@ -112,7 +158,9 @@ class _Record(BaseModel):
 
 
 _Pair = tuple[int, int]
-"""Of shadowed questions on which the small model's first answer is the large model's, and of all others."""
+"""Of shadowed questions on which the small model's first answer is the large model's,
+and of all others.
+"""
 
 
 class TestedRule(_Record):
@@ -124,7 +172,8 @@ class TestedRule(_Record):
         samples: responses that it drew on these.
         accepted: questions on which it accepts an answer, of these.
         contradicted: questions on which it contradicts the large model.
-        admitted: the number of the shadowed question after which it was admitted; None if it is not.
+        admitted: the number of the shadowed question after which it was admitted; None
+            if it is not.
         drift: the evidence, since it was admitted, that it contradicts more often.
     """
 
@@ -154,20 +203,25 @@ class TestedRule(_Record):
     @property
     def share_accepted(self) -> float:
         """The share of questions on which it accepts an answer."""
-        return min(1.0, self._mean(self.accepted))  # rounding may lift a mean of two shares above 1
+        return min(
+            1.0, self._mean(self.accepted)
+        )  # rounding may lift a mean of two shares above 1
 
     def cost(self, small: float) -> float:
         """Return what a question costs by the rule, in answers of the large model.
 
         Args:
-            small: the cost of a response of the small model, in answers of the large model.
+            small: the cost of a response of the small model, in answers of the large
+                model.
         """
         return self._mean(self.samples) * small + 1 - self.share_accepted
 
     def _mean(self, sums: _Pair) -> float:
         seen = sum(self.rows)
         strata = zip(self.rows, sums, self.played, strict=True)
-        return sum(rows / seen * total / played for rows, total, played in strata if played)
+        return sum(
+            rows / seen * total / played for rows, total, played in strata if played
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +229,10 @@ class Course:
     """How one question is answered.
 
     Attributes:
-        rule: the rule that accepts the small model's answer; None if the large model answers alone.
-        shadowed: whether both models are asked, to learn. The large model's answer is then the result.
+        rule: the rule that accepts the small model's answer; None if the large model
+            answers alone.
+        shadowed: whether both models are asked, to learn. The large model's answer is
+            then the result.
         known: what was known of the two models before; None if nothing is learned.
     """
 
@@ -186,15 +242,18 @@ class Course:
 
 
 class Escalation(_Record):
-    """What is known of one small and one large model, for one kind of request. Each question makes a new one.
+    """What is known of one small and one large model, for one kind of request. Each
+    question makes a new one.
 
     Attributes:
         within: the bound on the rate of contradictions.
-        scored: whether first responses have scores, so that rules by confidence are tested, too.
+        scored: whether first responses have scores, so that rules by confidence are
+            tested, too.
         rows: shadowed questions.
         tested: name of a rule -> what is known of it.
         first_scores: the scores that set the thresholds of the rules by confidence.
-        costs: the sum of the costs of one response of the small model, and of one answer of the large one.
+        costs: the sum of the costs of one response of the small model, and of one
+            answer of the large one.
         restarts: how often drift made learning begin again.
         labelled: whether right answers said what contradicts.
     """
@@ -209,14 +268,25 @@ class Escalation(_Record):
     labelled: bool = False
 
     def after(self, row: Shadowed) -> "Escalation":
-        """Return what is known after one more shadowed question. Drift forgets all that was known before."""
-        tested = {name: self._record(name).after(row, rule) for name, rule in self._rules.items()}
+        """Return what is known after one more shadowed question. Drift forgets all that
+        was known before.
+        """
+        tested = {
+            name: self._record(name).after(row, rule)
+            for name, rule in self._rules.items()
+        }
         for name, record in tested.items():
             if record.admitted is not None:
                 watch = DriftMonitor(record.drift)
                 contradicted = record.contradicted > self._record(name).contradicted
-                if watch.observe(1 - self.within, 1.0 - contradicted, margin=0.0, lower_only=True):
-                    return Escalation(within=self.within, scored=self.scored, restarts=self.restarts + 1)
+                if watch.observe(
+                    1 - self.within, 1.0 - contradicted, margin=0.0, lower_only=True
+                ):
+                    return Escalation(
+                        within=self.within,
+                        scored=self.scored,
+                        restarts=self.restarts + 1,
+                    )
                 tested[name] = record.model_copy(update={"drift": watch.detectors})
         scores = self.first_scores
         if self.scored and len(scores) < _FIRST_SCORES and row.score is not None:
@@ -247,8 +317,14 @@ class Escalation(_Record):
 
     @property
     def rule(self) -> str | None:
-        """The name of the rule that decides: of the admitted ones, the one that costs least. None if none pays."""
-        costs = {name: self.cost(name) for name, known in self.tested.items() if known.admitted is not None}
+        """The name of the rule that decides: of the admitted ones, the one that costs
+        least. None if none pays.
+        """
+        costs = {
+            name: self.cost(name)
+            for name, known in self.tested.items()
+            if known.admitted is not None
+        }
         best = min(costs, key=costs.__getitem__, default=None)
         return best if best is not None and costs[best] < 1 else None
 
@@ -266,28 +342,39 @@ class Escalation(_Record):
         name = self.rule
         if self._doubted:
             audit = max(audit, _AUDITED_IN_DOUBT)
-        shadowed = self._promising(name) or drawn < (_TRICKLE if name is None else audit)
+        shadowed = self._promising(name) or drawn < (
+            _TRICKLE if name is None else audit
+        )
         return Course(None if name is None else self._rules[name], shadowed, self)
 
     @property
     def _doubted(self) -> bool:
-        """Whether an admitted rule may contradict more often than it did, so that more audits should tell."""
-        return any(DriftMonitor(known.drift).evidence > _DOUBT for known in self.tested.values() if known.drift)
+        """Whether an admitted rule may contradict more often than it did, so that more
+        audits should tell.
+        """
+        return any(
+            DriftMonitor(known.drift).evidence > _DOUBT
+            for known in self.tested.values()
+            if known.drift
+        )
 
     def shadow_rule(self, large: str | None) -> StoppingRule:
-        """Return the rule by which the small model is sampled on the next shadowed question: the longest race.
+        """Return the rule by which the small model is sampled on the next shadowed
+        question: the longest race.
 
         Args:
-            large: the large model's answer. If the small model's first answer is the same, that decides all tests, and
-                most questions are not played out.
+            large: the large model's answer. If the small model's first answer is the
+                same, that decides all tests, and most questions are not played out.
         """
         played_out = self.rows < 2 * _FEWEST_COSTS or self.rows % _PLAYED_OUT == 0
         return Race(_VOTES[0], known=None if played_out else large)
 
     def asks_again(self, row: Shadowed) -> bool:
-        """Return whether a second answer of the large model is worth its price, to test the rules that are next.
+        """Return whether a second answer of the large model is worth its price, to test
+        the rules that are next.
 
-        Without it, a rule that accepts another answer than the first counts as contradicting.
+        Without it, a rule that accepts another answer than the first counts as
+        contradicting.
         """
         if row.agrees or row.right is not None:
             return False
@@ -300,21 +387,33 @@ class Escalation(_Record):
         return False
 
     def cost(self, name: str) -> float:
-        """Return what a question costs by a rule, in answers of the large model; learning is not counted."""
+        """Return what a question costs by a rule, in answers of the large model;
+        learning is not counted.
+        """
         small, large = self.costs
         return self._record(name).cost(small / large if large else 0.0)
 
     def _promising(self, name: str | None) -> bool:
         """Return whether some rule that would pay is likely to be admitted soon."""
-        if self.scored and len(self.first_scores) < _FIRST_SCORES and self.rows < 2 * _FIRST_SCORES:
+        if (
+            self.scored
+            and len(self.first_scores) < _FIRST_SCORES
+            and self.rows < 2 * _FIRST_SCORES
+        ):
             return True  # the thresholds come first
         if name is None and self.rows < _FEWEST_COSTS:
             return True  # one contradiction is no reason to give up
         patience = _PATIENCE if name is None else self.rows * _PATIENCE_ONCE_ADMITTED
         worth = _PAYS if name is None else self.cost(name) - _SAVING
         for chain in self._chains:
-            following = next((one for one in chain if self._record(one).admitted is None), None)
-            if following and self._expected(following) <= patience and self._least_cost(following) <= worth:
+            following = next(
+                (one for one in chain if self._record(one).admitted is None), None
+            )
+            if (
+                following
+                and self._expected(following) <= patience
+                and self._least_cost(following) <= worth
+            ):
                 return True
         return False
 
@@ -327,11 +426,21 @@ class Escalation(_Record):
         return self.cost(name) - _OPTIMISM * math.sqrt(accepted * (1 - accepted) / rows)
 
     def _expected(self, name: str) -> float:
-        """Return how many more questions the admission of a rule takes at a rate 1.5 standard errors below the seen."""
+        """Return how many more questions the admission of a rule takes at a rate 1.5
+        standard errors below the seen.
+        """
         known = self._record(name)
         rows = sum(known.rows)
         seen = (known.contradicted + 0.5) / (rows + 1)
-        rate = max(0.0, known.contradicted / rows - _OPTIMISM * math.sqrt(seen * (1 - seen) / rows)) if rows else 0.0
+        rate = (
+            max(
+                0.0,
+                known.contradicted / rows
+                - _OPTIMISM * math.sqrt(seen * (1 - seen) / rows),
+            )
+            if rows
+            else 0.0
+        )
         gain = max(_gain(rate, bet * self.within, self.within) for bet in _BETS)
         missing = -math.log(self._alpha) - self._evidence(known)
         return missing / gain if gain > 0 else math.inf
@@ -348,8 +457,12 @@ class Escalation(_Record):
 
     @property
     def _rules(self) -> Mapping[str, StoppingRule]:
-        """The rules that are tested, by name. Those by confidence need their thresholds first."""
-        return _rules_by(self.first_scores if len(self.first_scores) == _FIRST_SCORES else ())
+        """The rules that are tested, by name. Those by confidence need their thresholds
+        first.
+        """
+        return _rules_by(
+            self.first_scores if len(self.first_scores) == _FIRST_SCORES else ()
+        )
 
     @property
     def _chains(self) -> list[list[str]]:
@@ -361,7 +474,9 @@ class Escalation(_Record):
         """What decides now, and why, in one line."""
         if (name := self.rule) is not None:
             return self.promise(name)
-        asked = f"{self.rows} question{'s' * (self.rows != 1)} that both models were asked"
+        asked = (
+            f"{self.rows} question{'s' * (self.rows != 1)} that both models were asked"
+        )
         if self._promising(None):
             return f"learning from {asked}: the large model answers"
         worst = min((chain[0] for chain in self._chains if chain), key=self._expected)
@@ -375,37 +490,57 @@ class Escalation(_Record):
         return f"the large model answers alone, by {asked}: {why}"
 
     def status_changed(self, before: "Escalation") -> bool:
-        """Return whether another rule decides than before, or it was given up, or taken up again, to find one."""
-        return (self.rule, self._promising(self.rule)) != (before.rule, before._promising(before.rule))
+        """Return whether another rule decides than before, or it was given up, or taken
+        up again, to find one.
+        """
+        return (self.rule, self._promising(self.rule)) != (
+            before.rule,
+            before._promising(before.rule),
+        )
 
     def promise(self, name: str) -> str:
         """Say what a rule promises, and what that rests on."""
         known = self._record(name)
         what = "is wrong where the large model is right"
-        what = what if self.labelled else "contradicts an answer that the large model stands by"
+        what = (
+            what
+            if self.labelled
+            else "contradicts an answer that the large model stands by"
+        )
         return (
-            f"{name}, else the large model: {what} on {known.contradicted} of {sum(known.rows)} questions, so on at "
-            f"most {self.bound(name):.1%} ({1 - ALPHA:.0%} confidence)"
+            f"{name}, else the large model: {what} on {known.contradicted} of "
+            f"{sum(known.rows)} questions, so on at most {self.bound(name):.1%} "
+            f"({1 - ALPHA:.0%} confidence)"
         )
 
     def plain_words(self) -> tuple[str, str | None]:
-        """Return what is to be expected of a small model before a large one, and what to do next; None: use it."""
+        """Return what is to be expected of a small model before a large one, and what
+        to do next; None: use it.
+        """
         if self.rule is None:
             return (
                 "Nothing is saved so far: the large model answers every question.",
-                "ask more questions, allow more contradictions (within=0.1), or take another small model",
+                (
+                    "ask more questions, allow more contradictions (within=0.1), or take "
+                    "another small model"
+                ),
             )
         what = "are wrong where it is right" if self.labelled else "contradict it"
         return (
-            f"Expect {self.cost(self.rule):.0%} of the price of the large model alone: {self.rule} of the small one "
-            f"may stand, and at most {self.bound(self.rule):.1%} of the answers {what}."
+            f"Expect {self.cost(self.rule):.0%} of the price of the large model alone: "
+            f"{self.rule} of the small one may stand, and at most "
+            f"{self.bound(self.rule):.1%} of the answers {what}."
         ), None
 
     def bound(self, name: str) -> float:
-        """Return the bound on the rate at which a rule contradicts the large model, as far as it is known now."""
+        """Return the bound on the rate at which a rule contradicts the large model, as
+        far as it is known now.
+        """
         known = self._record(name)
         bound = rate_bound(sum(known.rows), known.contradicted, self._alpha)
-        return bound if known.admitted is None else min(self.within, bound)  # either holds at any time
+        return (
+            bound if known.admitted is None else min(self.within, bound)
+        )  # either holds at any time
 
     @property
     def rules(self) -> Mapping[str, TestedRule]:
@@ -415,17 +550,28 @@ class Escalation(_Record):
 
 @lru_cache(maxsize=64)  # they are looked up several times a question
 def _rules_by(first_scores: tuple[float, ...]) -> Mapping[str, StoppingRule]:
-    rules: dict[str, StoppingRule] = {f"{n} equal vote{'s' * (n > 1)}": Race(n) for n in _VOTES}
+    rules: dict[str, StoppingRule] = {
+        f"{n} equal vote{'s' * (n > 1)}": Race(n) for n in _VOTES
+    }
     if first_scores:
-        for share, threshold in zip(_SHARES, np.quantile(first_scores, 1 - np.array(_SHARES)).tolist(), strict=True):
-            rules[f"the {share:.0%} most confident first responses"] = FirstConfident(threshold)
+        for share, threshold in zip(
+            _SHARES,
+            np.quantile(first_scores, 1 - np.array(_SHARES)).tolist(),
+            strict=True,
+        ):
+            rules[f"the {share:.0%} most confident first responses"] = FirstConfident(
+                threshold
+            )
     return rules
 
 
 def evidence_within(within: float, rows: int, contradicted: int) -> float:
-    """Return the log of the evidence that a rate is below ``within``: the mean of bets on lower rates."""
+    """Return the log of the evidence that a rate is below ``within``: the mean of bets
+    on lower rates.
+    """
     bets = [
-        contradicted * math.log(bet) + (rows - contradicted) * math.log((1 - bet * within) / (1 - within))
+        contradicted * math.log(bet)
+        + (rows - contradicted) * math.log((1 - bet * within) / (1 - within))
         for bet in _BETS
     ]
     most = max(bets)
@@ -433,7 +579,9 @@ def evidence_within(within: float, rows: int, contradicted: int) -> float:
 
 
 def rate_bound(rows: int, contradicted: int, alpha: float = ALPHA) -> float:
-    """Return the upper bound of a rate that holds after every question at once, with confidence 1 - ``alpha``."""
+    """Return the upper bound of a rate that holds after every question at once, with
+    confidence 1 - ``alpha``.
+    """
     low, high = 0.0, 1.0
     while high - low > 1e-6:
         middle = (low + high) / 2
@@ -443,8 +591,12 @@ def rate_bound(rows: int, contradicted: int, alpha: float = ALPHA) -> float:
 
 
 def _gain(rate: float, bet: float, within: float) -> float:
-    """Return by how much the log of the evidence grows with a question, on average, at this rate."""
-    return rate * math.log(bet / within) + (1 - rate) * math.log((1 - bet) / (1 - within))
+    """Return by how much the log of the evidence grows with a question, on average, at
+    this rate.
+    """
+    return rate * math.log(bet / within) + (1 - rate) * math.log(
+        (1 - bet) / (1 - within)
+    )
 
 
 def _plus(pair: _Pair, at: int, more: int) -> _Pair:

@@ -1,4 +1,6 @@
-"""``calibration="online"`` with ``escalate_to``: learn from the questions that both models were asked."""
+"""``calibration="online"`` with ``escalate_to``: learn from the questions that both
+models were asked.
+"""
 
 import hashlib
 import logging
@@ -11,7 +13,11 @@ from weakref import WeakSet
 
 from langchain_reasc.calibration.calibration import Calibration
 from langchain_reasc.calibration.escalation import WITHIN, Course, Escalation, Shadowed
-from langchain_reasc.calibration.observation_file import NOT_KEPT, ObservationFile, ObservationStore
+from langchain_reasc.calibration.observation_file import (
+    NOT_KEPT,
+    ObservationFile,
+    ObservationStore,
+)
 from langchain_reasc.calibration.observations import KEPT
 from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
 from langchain_reasc.method.confidence import Measure
@@ -23,15 +29,19 @@ logger = logging.getLogger(__name__)
 
 
 class EscalationLearner:
-    """Learns when a small model's answer may stand, for each kind of request. Safe to call from several threads.
+    """Learns when a small model's answer may stand, for each kind of request. Safe to
+    call from several threads.
 
     Args:
-        within: the bound on the rate of contradictions, see :mod:`~langchain_reasc.calibration.escalation`.
-        measure: how the first response is scored, to test rules by its confidence, too; None tests votes alone.
+        within: the bound on the rate of contradictions, see
+            :mod:`~langchain_reasc.calibration.escalation`.
+        measure: how the first response is scored, to test rules by its confidence, too;
+            None tests votes alone.
         fingerprint: the small model, its prompt and its sampling.
         large: the large model, its prompt and its sampling.
-        path: the SQLite file in which each shadowed question counts at once, for all processes that share it. While
-            the file cannot be written, questions are kept in memory, and the last 512 of them are written later.
+        path: the SQLite file in which each shadowed question counts at once, for all
+            processes that share it. While the file cannot be written, questions are
+            kept in memory, and the last 512 of them are written later.
         any_model: whether to accept a file of another small model.
         seed: the seed of the choice of shadowed questions.
     """
@@ -47,8 +57,16 @@ class EscalationLearner:
         any_model: bool = False,
         seed: int = 0,
     ) -> None:
-        self._fingerprint, self.large, self._any_model = fingerprint or Fingerprint(), large or Fingerprint(), any_model
-        self._none, self._seed, self.measure = Escalation(within=within, scored=measure is not None), seed, measure
+        self._fingerprint, self.large, self._any_model = (
+            fingerprint or Fingerprint(),
+            large or Fingerprint(),
+            any_model,
+        )
+        self._none, self._seed, self.measure = (
+            Escalation(within=within, scored=measure is not None),
+            seed,
+            measure,
+        )
         self.path = None if path is None else Path(path)
         self._file = None if path is None else ObservationFile(path)
         self._known: dict[str, Escalation] = {}
@@ -57,31 +75,45 @@ class EscalationLearner:
         _learners.add(self)
 
     @property
-    def learns_of(self) -> tuple[Escalation, Measure | None, Fingerprint, Fingerprint, Path | None]:
-        """The promise, the measure, the models and the file. Learners with the same can be exchanged."""
+    def learns_of(
+        self,
+    ) -> tuple[Escalation, Measure | None, Fingerprint, Fingerprint, Path | None]:
+        """The promise, the measure, the models and the file. Learners with the same can
+        be exchanged.
+        """
         return self._none, self.measure, self._fingerprint, self.large, self.path
 
     @property
     def calibration(self) -> Calibration | None:
-        """What was learned of the kind of request with most shadowed questions, to be saved; None before any."""
+        """What was learned of the kind of request with most shadowed questions, to be
+        saved; None before any.
+        """
         known = max(self._known.values(), key=lambda one: one.rows, default=None)
         return (
             None
             if not (known and known.rows)
-            else Calibration.of_escalation(known, self.measure, self._fingerprint, self.large)
+            else Calibration.of_escalation(
+                known, self.measure, self._fingerprint, self.large
+            )
         )
 
     @property
     def kinds(self) -> list[Escalation]:
-        """What is known of each kind of request that was asked here; first of the one with most shadowed questions."""
-        return sorted([one for one in self._known.values() if one.rows], key=lambda one: -one.rows)
+        """What is known of each kind of request that was asked here; first of the one
+        with most shadowed questions.
+        """
+        return sorted(
+            [one for one in self._known.values() if one.rows], key=lambda one: -one.rows
+        )
 
     def known(self, kind: str) -> Escalation:
         """Return what is known of a kind of request. The first call reads the file.
 
         Raises:
-            CalibrationFileError: the file is not a store of online learning, or its folder does not exist.
-            FingerprintMismatch: its rows were measured on another model, prompt or sampling.
+            CalibrationFileError: the file is not a store of online learning, or its
+                folder does not exist.
+            FingerprintMismatch: its rows were measured on another model, prompt or
+                sampling.
         """
         with self._lock:
             if kind not in self._known:
@@ -95,12 +127,18 @@ class EscalationLearner:
             return self._known[kind]
 
     def course(self, kind: str, audit: float) -> Course:
-        """Return how the next question of a kind is answered; ``audit`` is the share that is shadowed in the end."""
-        drawn = hashlib.blake2b(f"{self._seed} {next(self._numbers)}".encode(), digest_size=4).digest()
+        """Return how the next question of a kind is answered; ``audit`` is the share
+        that is shadowed in the end.
+        """
+        drawn = hashlib.blake2b(
+            f"{self._seed} {next(self._numbers)}".encode(), digest_size=4
+        ).digest()
         return self.known(kind).course(int.from_bytes(drawn) / 2**32, audit)
 
     def has_seen(self, kind: str, id: str) -> bool:
-        """Return whether the file has a question of this kind that was observed with its id."""
+        """Return whether the file has a question of this kind that was observed with
+        its id.
+        """
         self.known(kind)
         if self._file is None:
             return False
@@ -108,7 +146,8 @@ class EscalationLearner:
             return store is not None and store.is_shadowed(self._key(kind), id)
 
     def observe(self, kind: str, row: Shadowed, id: str | None = None) -> None:
-        """Learn from a shadowed question. A file that cannot be written is logged, and costs no answer.
+        """Learn from a shadowed question. A file that cannot be written is logged, and
+        costs no answer.
 
         Args:
             kind: the kind of request.
@@ -126,7 +165,9 @@ class EscalationLearner:
         _log_change(before, after)
 
     def _written(self, kind: str) -> Escalation | None:
-        """Write what is not in the file yet. Return what is known of the kind then; None if that failed."""
+        """Write what is not in the file yet. Return what is known of the kind then;
+        None if that failed.
+        """
         assert self._file is not None
         try:
             with self._file.transaction(create=True) as store:
@@ -151,7 +192,9 @@ class EscalationLearner:
             store.check_fits(self._fingerprint, f"online_state={str(self.path)!r}")
 
     def _key(self, kind: str) -> str:
-        """Name a kind of request, the large model and the promise: with others, learning begins anew."""
+        """Name a kind of request, the large model and the promise: with others,
+        learning begins anew.
+        """
         large = self.large.model_dump_json()
         told = f"{kind} {large} {self._none.within} {self.measure}"
         return hashlib.sha256(told.encode()).hexdigest()[:16]
@@ -159,7 +202,10 @@ class EscalationLearner:
 
 def _log_change(before: Escalation, after: Escalation) -> None:
     if after.restarts > before.restarts:
-        logger.warning("the small model contradicts the large one more often than it did: learning begins again")
+        logger.warning(
+            "the small model contradicts the large one more often than it did: "
+            "learning begins again"
+        )
     elif after.status_changed(before):
         logger.info("%s", after.status)
 

@@ -14,7 +14,8 @@ __all__ = ["load_calibration", "save_calibration"]
 
 
 def save_calibration(calibration: Calibration, path: str | os.PathLike[str]) -> Path:
-    """Write a calibration as indented JSON. A reader sees the old file or the new one, never a part.
+    """Write a calibration as indented JSON. A reader sees the old file or the new one,
+    never a part.
 
     Raises:
         CalibrationFileError: the file cannot be written; an existing file is unchanged.
@@ -24,7 +25,9 @@ def save_calibration(calibration: Calibration, path: str | os.PathLike[str]) -> 
         write_atomically(target, calibration.model_dump_json(indent=2) + "\n")
     except OSError as error:
         why = error.strerror or error
-        raise CalibrationFileError(f"cannot write the calibration to {_printable(target)}: {why}") from error
+        raise CalibrationFileError(
+            f"cannot write the calibration to {_printable(target)}: {why}"
+        ) from error
     return target
 
 
@@ -32,14 +35,16 @@ def load_calibration(path: str | os.PathLike[str]) -> Calibration:
     """Read and validate a calibration.
 
     Raises:
-        CalibrationFileError: missing, empty or truncated file, unknown schema version, missing or invalid field.
+        CalibrationFileError: missing, empty or truncated file, unknown schema version,
+            missing or invalid field.
     """
     what = f"the calibration at {_printable(path)}"
     try:
         text = read_text(Path(path))
     except FileNotFoundError:
         raise CalibrationFileError(
-            f"no calibration at {path}; make one with `reasc calibrate`, or pass calibration=None to count votes"
+            f"no calibration at {path}; make one with `reasc calibrate`, or pass "
+            "calibration=None to count votes"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise CalibrationFileError(f"cannot read {what}: {error}") from error
@@ -48,7 +53,9 @@ def load_calibration(path: str | os.PathLike[str]) -> Calibration:
     try:
         return Calibration.model_validate_json(text)
     except ValidationError as error:
-        raise CalibrationFileError(f"{what} {_why_invalid(error)}; calibrate again") from None
+        raise CalibrationFileError(
+            f"{what} {_why_invalid(error)}; calibrate again"
+        ) from None
 
 
 def _printable(path: str | os.PathLike[str]) -> str:
@@ -60,5 +67,7 @@ def _why_invalid(error: ValidationError) -> str:
     first = error.errors()[0]
     if first["type"] != "json_invalid":
         return f"is invalid: {findings(error)[0]}"
-    reason = first["ctx"]["error"].replace("recursion limit exceeded", "nested too deeply")
+    reason = first["ctx"]["error"].replace(
+        "recursion limit exceeded", "nested too deeply"
+    )
     return f"is not valid JSON (truncated?): {reason}"

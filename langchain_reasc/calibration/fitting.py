@@ -1,12 +1,15 @@
-"""``fit``: the one function that makes a calibration from rows; ``with_expectation`` adds what to expect of it.
+"""``fit``: the one function that makes a calibration from rows; ``with_expectation``
+adds what to expect of it.
 
-How answers agree sets the prior of the agreement rule (:mod:`~langchain_reasc.method.agreement`). A measure of
-confidence weighs votes if it separates the responses that agree with the majority of the *others* from those that do
-not, also within a question. This needs no label. It promises agreement with the majority of the whole budget, which is
-wrong if wrong answers agree.
+How answers agree sets the prior of the agreement rule
+(:mod:`~langchain_reasc.method.agreement`). A measure of confidence weighs votes if it
+separates the responses that agree with the majority of the *others* from those that do
+not, also within a question. This needs no label. It promises agreement with the
+majority of the whole budget, which is wrong if wrong answers agree.
 
-Labels only add: a gate that accepts a confident first response alone, the paper's Algorithm 1 for
-:meth:`~.calibration.Calibration.as_in_paper`, and the probability that an answer is right.
+Labels only add: a gate that accepts a confident first response alone, the paper's
+Algorithm 1 for :meth:`~.calibration.Calibration.as_in_paper`, and the probability that
+an answer is right.
 """
 
 from collections import Counter
@@ -21,7 +24,12 @@ from langchain_reasc.calibration.observations import Observation
 from langchain_reasc.calibration.offline import calibrate_first_responses
 from langchain_reasc.calibration.parts import Expectation, Gate
 from langchain_reasc.calibration.promises import promises_of
-from langchain_reasc.calibration.selection import Selection, can_be_compared, default_measure, select_among
+from langchain_reasc.calibration.selection import (
+    Selection,
+    can_be_compared,
+    default_measure,
+    select_among,
+)
 from langchain_reasc.calibration.stored_rule import RuleBlock
 from langchain_reasc.calibration.trust import Trusted, alternatives, trusted_measure
 from langchain_reasc.exceptions import CalibrationDataError
@@ -35,13 +43,22 @@ from langchain_reasc.models.fingerprint import Fingerprint
 __all__ = ["DEFAULT_AGREEMENT", "fit", "fit_prior", "with_expectation"]
 
 DEFAULT_AGREEMENT: Final = 0.975
-"""θ of a calibration without labels: the lowest that costs at most 0.3 points on any kind of simulated pools."""
-_VOTE_THRESHOLD: Final = 0.993  # of weighted votes; at .99, scores that follow agreement cost over 0.3 points
-_PSEUDO_QUESTIONS: Final = 8.0  # weight of the uniform mixture, so that a few questions rule nothing out
-_PSEUDO_QUESTIONS_OF_ALL: Final = 16.0  # weight of the mixture of all kinds of request in that of one kind
-_FEWEST_OF_KIND: Final = 64  # questions of one kind of request, from which on its confidence is learned separately
+"""θ of a calibration without labels: the lowest that costs at most 0.3 points on any
+kind of simulated pools.
+"""
+# of weighted votes; at .99, scores that follow agreement cost over 0.3 points
+_VOTE_THRESHOLD: Final = 0.993
+_PSEUDO_QUESTIONS: Final = (
+    8.0  # weight of the uniform mixture, so that a few questions rule nothing out
+)
+_PSEUDO_QUESTIONS_OF_ALL: Final = (
+    16.0  # weight of the mixture of all kinds of request in that of one kind
+)
+# questions of one kind of request, from which on its confidence is learned separately
+_FEWEST_OF_KIND: Final = 64
 _ROUNDS: Final = 100
-_LABELLED: Final = 0.5  # share of labelled questions, from which on labels choose the measure and set a gate
+# share of labelled questions, from which on labels choose the measure and set a gate
+_LABELLED: Final = 0.5
 
 
 def fit(
@@ -59,26 +76,32 @@ def fit(
 ) -> Calibration:
     """Make a calibration from rows.
 
-    If half of the questions or more have labels, these choose the measure, and Algorithm 1 runs on the first responses,
-    if they determine it. With one response to each question, nothing shows how responses agree; then Algorithm 1
-    decides alone, as far as its data support it.
+    If half of the questions or more have labels, these choose the measure, and
+    Algorithm 1 runs on the first responses, if they determine it. With one response to
+    each question, nothing shows how responses agree; then Algorithm 1 decides alone, as
+    far as its data support it.
 
     Args:
-        observations: the questions, each sampled until counting votes stopped; at least 16.
-        measures: the measure of each row of ``scores``; empty to learn only from answers.
+        observations: the questions, each sampled until counting votes stopped; at least
+            16.
+        measures: the measure of each row of ``scores``; empty to learn only from
+            answers.
         budget: responses to a question at most.
-        threshold: θ, the probability that the whole budget would give the same answer at which sampling stops.
+        threshold: θ, the probability that the whole budget would give the same answer
+            at which sampling stops.
         p_target: accuracy asked of what the gate accepts.
         provenance: signal -> its ``top_k`` and ``vocabulary_size``; stored.
         fingerprint: the model, sampling and prompt; stored.
         seed: the seed of folds and of resampled bounds.
-        explained: whether to compute the AUROC's interval, the promise, P(agree) and P(correct), which no decision
-            needs.
-        whole: the calibration of all kinds of request, if these questions are of one kind. The prior is then shrunk
-            towards its prior, and fewer than 64 questions take everything else from it.
+        explained: whether to compute the AUROC's interval, the promise, P(agree) and
+            P(correct), which no decision needs.
+        whole: the calibration of all kinds of request, if these questions are of one
+            kind. The prior is then shrunk towards its prior, and fewer than 64
+            questions take everything else from it.
 
     Raises:
-        CalibrationDataError: fewer than 2 questions with an answer, or scores of another number of measures.
+        CalibrationDataError: fewer than 2 questions with an answer, or scores of
+            another number of measures.
     """
     rows = _checked(observations, len(measures))
     voted = [one for one in rows if any(answer is not None for answer in one.answers)]
@@ -92,21 +115,36 @@ def fit(
         labelled = _labelled(rows)
     voted = [one for one in rows if any(answer is not None for answer in one.answers)]
     trusted = trusted_measure(voted, measures, seed, explained=explained)
-    recorded: dict[str, Any] = {"provenance": provenance or {}, "fingerprint": fingerprint or Fingerprint()}
-    gated = _gated(labelled, measures, trusted, selection, p_target=p_target, **recorded)
-    if isinstance(gated, Calibration) and sum(len(one.answers) > 1 for one in voted) < 2:
+    recorded: dict[str, Any] = {
+        "provenance": provenance or {},
+        "fingerprint": fingerprint or Fingerprint(),
+    }
+    gated = _gated(
+        labelled, measures, trusted, selection, p_target=p_target, **recorded
+    )
+    if (
+        isinstance(gated, Calibration)
+        and sum(len(one.answers) > 1 for one in voted) < 2
+    ):
         return gated
     if len(voted) < 2:
-        raise CalibrationDataError(f"{len(voted)} of {len(rows)} questions have an answer; 16 are enough to begin")
+        raise CalibrationDataError(
+            f"{len(voted)} of {len(rows)} questions have an answer; 16 are enough to "
+            "begin"
+        )
     prior = _fitted_prior(voted, whole)
     rule = _rule_block(prior, trusted, voted, threshold)
     if isinstance(gated, Calibration):
-        calibration = gated.model_copy(update={"rule_": rule, "untrusted": trusted.fields.get("untrusted")})
+        calibration = gated.model_copy(
+            update={"rule_": rule, "untrusted": trusted.fields.get("untrusted")}
+        )
     else:
         calibration = _by_agreement(rule, trusted, len(voted), gated, **recorded)
     if not explained:
         return calibration
-    return calibration.model_copy(update=promises_of(calibration, prior, voted, trusted.row, budget))
+    return calibration.model_copy(
+        update=promises_of(calibration, prior, voted, trusted.row, budget)
+    )
 
 
 def _checked(observations: Iterable[Observation], measures: int) -> list[Observation]:
@@ -114,24 +152,35 @@ def _checked(observations: Iterable[Observation], measures: int) -> list[Observa
     for one in rows:
         if one.scores.shape != (measures, len(one.answers)):
             raise CalibrationDataError(
-                f"scores of shape {one.scores.shape} for {measures} measures of {len(one.answers)} responses"
+                f"scores of shape {one.scores.shape} for {measures} measures of "
+                f"{len(one.answers)} responses"
             )
     if not rows:
-        raise CalibrationDataError("there is no question to calibrate on; 16 are enough to begin")
+        raise CalibrationDataError(
+            "there is no question to calibrate on; 16 are enough to begin"
+        )
     return rows
 
 
 def _with_distinct_scores(
     measures: Sequence[Measure], rows: Sequence[Observation]
 ) -> tuple[list[Measure], list[Observation]]:
-    """Leave out measures without any score, and those whose scores equal those of another.
+    """Leave out measures without any score, and those whose scores equal those of
+    another.
 
-    For example, all windows longer than every response give the plain mean; the first one is kept.
+    For example, all windows longer than every response give the plain mean; the first
+    one is kept.
     """
     every = enumerate(np.concatenate([one.scores for one in rows], axis=1))
-    first = {scores.tobytes(): at for at, scores in reversed(list(every)) if np.isfinite(scores).any()}
+    first = {
+        scores.tobytes(): at
+        for at, scores in reversed(list(every))
+        if np.isfinite(scores).any()
+    }
     kept = sorted(first.values())
-    return [measures[at] for at in kept], [replace(one, scores=one.scores[kept]) for one in rows]
+    return [measures[at] for at in kept], [
+        replace(one, scores=one.scores[kept]) for one in rows
+    ]
 
 
 def _with_measure(
@@ -144,14 +193,19 @@ def _with_measure(
 def _labelled(rows: Sequence[Observation]) -> list[Observation]:
     """Return the questions whose first response has a label; none if these are too few.
 
-    Reported outcomes are not labels, because they are reported for a biased choice of questions.
+    Reported outcomes are not labels, because they are reported for a biased choice of
+    questions.
     """
     labelled = [one for one in rows if one.right and one.right[0] is not None]
     return labelled if len(labelled) >= _LABELLED * len(rows) else []
 
 
-def _selected(labelled: Sequence[Observation], measures: Sequence[Measure], seed: int) -> Selection | None:
-    """Choose the measure that separates right from wrong first responses best; None if nothing can be compared."""
+def _selected(
+    labelled: Sequence[Observation], measures: Sequence[Measure], seed: int
+) -> Selection | None:
+    """Choose the measure that separates right from wrong first responses best; None if
+    nothing can be compared.
+    """
     scored = [one for one in labelled if np.isfinite(one.scores[:, 0]).any()]
     right = [bool(one.right[0]) for one in scored]
     if len(measures) < 2 or not can_be_compared(right):
@@ -160,10 +214,16 @@ def _selected(labelled: Sequence[Observation], measures: Sequence[Measure], seed
     known = np.isfinite(scores)
     # A score over the answer's tokens is judged on the responses that have an answer.
     unanswered = np.array([one.answers[0] is None for one in scored])
-    candidates = [at for at, measure in enumerate(measures) if (known[at] | (measure.of_span & unanswered)).all()]
+    candidates = [
+        at
+        for at, measure in enumerate(measures)
+        if (known[at] | (measure.of_span & unanswered)).all()
+    ]
     if not candidates:
         return None
-    return select_among([measures[at] for at in candidates], scores[candidates], right, seed=seed)
+    return select_among(
+        [measures[at] for at in candidates], scores[candidates], right, seed=seed
+    )
 
 
 def _gated(
@@ -175,7 +235,9 @@ def _gated(
     provenance: Mapping[str, Mapping[str, int | None]],
     **options: Any,
 ) -> Calibration | str:
-    """Run Algorithm 1 on the first responses. Return why there is no gate if they do not determine it."""
+    """Run Algorithm 1 on the first responses. Return why there is no gate if they do
+    not determine it.
+    """
     if not labelled or not measures:
         return "the agreement rule decides, which has no gate"
     measure = trusted.measure or measures[0]
@@ -194,10 +256,15 @@ def _gated(
         return str(error)
 
 
-def _rule_block(prior: Prior, trusted: Trusted, voted: Sequence[Observation], threshold: float) -> RuleBlock:
+def _rule_block(
+    prior: Prior, trusted: Trusted, voted: Sequence[Observation], threshold: float
+) -> RuleBlock:
     parameters = {"threshold": threshold}
     if trusted.odds is not None:
-        parameters |= {"vote_threshold": _VOTE_THRESHOLD, "alternatives": alternatives(voted)}
+        parameters |= {
+            "vote_threshold": _VOTE_THRESHOLD,
+            "alternatives": alternatives(voted),
+        }
     return RuleBlock.agreement(prior, trusted.odds, **parameters)
 
 
@@ -224,13 +291,23 @@ def _by_agreement(
     )
 
 
-def _with_own_prior(whole: Calibration, questions: Sequence[Observation]) -> Calibration:
-    """Return the calibration of all kinds of request with the prior of these questions, and without its guarantee."""
+def _with_own_prior(
+    whole: Calibration, questions: Sequence[Observation]
+) -> Calibration:
+    """Return the calibration of all kinds of request with the prior of these questions,
+    and without its guarantee.
+    """
     if len(questions) < 2:
-        raise CalibrationDataError(f"{len(questions)} questions have an answer; 16 are enough to begin")
+        raise CalibrationDataError(
+            f"{len(questions)} questions have an answer; 16 are enough to begin"
+        )
     assert whole.rule_ is not None
     prior = _fitted_prior(questions, whole)
-    own = {"rule_": whole.rule_.with_prior(prior), "n": len(questions), "guarantee": None}
+    own = {
+        "rule_": whole.rule_.with_prior(prior),
+        "n": len(questions),
+        "guarantee": None,
+    }
     return whole.model_copy(update=own)
 
 
@@ -239,21 +316,33 @@ def _fitted_prior(questions: Sequence[Observation], whole: Calibration | None) -
     return fit_prior([one.answers for one in questions], towards)
 
 
-def fit_prior(answers: Sequence[Iterable[int | str | None]], towards: Prior | None = None) -> Prior:
-    """Return the weights of the default components that make these answers most probable, by expectation-maximisation.
+def fit_prior(
+    answers: Sequence[Iterable[int | str | None]], towards: Prior | None = None
+) -> Prior:
+    """Return the weights of the default components that make these answers most
+    probable, by expectation-maximisation.
 
-    If sampling stopped by how answers agreed, that cancels out. If it also stopped by confidence, it does not: sampling
-    went on when confidence was low, so the prior expects too little agreement, and a few more samples are drawn.
+    If sampling stopped by how answers agreed, that cancels out. If it also stopped by
+    confidence, it does not: sampling went on when confidence was low, so the prior
+    expects too little agreement, and a few more samples are drawn.
 
     Args:
-        answers: for each question, one number or text per response, equal for equal answers; None for no answer.
-        towards: the prior that few questions are shrunk towards; None for a uniform one.
+        answers: for each question, one number or text per response, equal for equal
+            answers; None for no answer.
+        towards: the prior that few questions are shrunk towards; None for a uniform
+            one.
     """
     grid = default_components()
     given = ([answer for answer in one if answer is not None] for one in answers)
-    counts = Counter(tuple(sorted(Counter(one).values(), reverse=True)) for one in given)
+    counts = Counter(
+        tuple(sorted(Counter(one).values(), reverse=True)) for one in given
+    )
     del counts[()]
-    before = np.full(len(grid), 1 / len(grid)) if towards is None else np.array(towards.weights)
+    before = (
+        np.full(len(grid), 1 / len(grid))
+        if towards is None
+        else np.array(towards.weights)
+    )
     pseudo = _PSEUDO_QUESTIONS if towards is None else _PSEUDO_QUESTIONS_OF_ALL
     weights = before
     if counts:
@@ -278,52 +367,79 @@ def with_expectation(
 ) -> Calibration:
     """Return the calibration with what to expect of it.
 
-    The rule decides on the questions that it was fitted on. Where they have too few responses, further ones are drawn
-    as the calibration expects them, without a score.
+    The rule decides on the questions that it was fitted on. Where they have too few
+    responses, further ones are drawn as the calibration expects them, without a score.
 
     Args:
         calibration: the calibration.
         questions: the questions that it was fitted on.
         measures: the measure of each row of their scores.
         budget: responses to a question at most.
-        cut_off: share of the responses that were cut off before their answer; None if unknown.
+        cut_off: share of the responses that were cut off before their answer; None if
+            unknown.
         seed: the seed of further responses.
     """
     answers = [answer for one in questions for answer in one.answers]
-    voted = [one for one in questions if any(answer is not None for answer in one.answers)]
+    voted = [
+        one for one in questions if any(answer is not None for answer in one.answers)
+    ]
     several = [one for one in voted if len(one.answers) > 1]
     samples = uncalibrated = None
     if calibration.rule_ is not None and several:
         prior, rng = calibration.rule_.agreement_prior, np.random.default_rng(seed)
-        row = measures.index(calibration.measure) if calibration.measure in measures else None
-        drawn = [[*one.responses(row), *_further(prior, one.answers, budget, rng)] for one in voted]
+        row = (
+            measures.index(calibration.measure)
+            if calibration.measure in measures
+            else None
+        )
+        drawn = [
+            [*one.responses(row), *_further(prior, one.answers, budget, rng)]
+            for one in voted
+        ]
         rule = calibration.rule(budget=budget, on_missing_confidence="count")
-        samples, uncalibrated = (_mean(one, drawn, budget) for one in (rule, FiniteHorizon(0.97, budget)))
+        samples, uncalibrated = (
+            _mean(one, drawn, budget) for one in (rule, FiniteHorizon(0.97, budget))
+        )
     expected = Expectation(
         samples=samples,
         uncalibrated=uncalibrated,
         budget=budget,
         unanswered=answers.count(None) / max(1, len(answers)),
         cut_off=cut_off,
-        all_equal=bool(several) and all(len({*one.answers} - {None}) == 1 for one in voted),
+        all_equal=bool(several)
+        and all(len({*one.answers} - {None}) == 1 for one in voted),
     )
     return calibration.model_copy(update={"expected": expected})
 
 
-def _mean(rule: StoppingRule, questions: Sequence[Sequence[Response]], budget: int) -> float:
-    return float(np.mean([decide(rule | Cap(budget), responses).samples for responses in questions]))
+def _mean(
+    rule: StoppingRule, questions: Sequence[Sequence[Response]], budget: int
+) -> float:
+    return float(
+        np.mean(
+            [decide(rule | Cap(budget), responses).samples for responses in questions]
+        )
+    )
 
 
-def _further(prior: Prior, answers: Sequence[int | None], budget: int, rng: np.random.Generator) -> list[Response]:
-    """Draw further responses to a question, by the process of the prior that its answers make likely."""
+def _further(
+    prior: Prior, answers: Sequence[int | None], budget: int, rng: np.random.Generator
+) -> list[Response]:
+    """Draw further responses to a question, by the process of the prior that its
+    answers make likely.
+    """
     votes = Counter(str(answer) for answer in answers if answer is not None)
     counts = tuple(sorted(votes.values(), reverse=True))
     weights = likelihoods([counts], prior.components)[0] * np.array(prior.weights)
-    discount, concentration = prior.components[rng.choice(len(weights), p=weights / weights.sum())]
+    discount, concentration = prior.components[
+        rng.choice(len(weights), p=weights / weights.sum())
+    ]
     drawn = []
     for number in range(len(answers), budget):
         names, seen = list(votes), votes.total()
-        share = np.array([votes[name] - discount for name in names]) / (seen + concentration)
+        share = np.array([votes[name] - discount for name in names]) / (
+            seen + concentration
+        )
         at = int(np.searchsorted(share.cumsum(), rng.random()))
         answer = names[at] if at < len(names) else f"new {number}"
         votes[answer] += 1

@@ -1,4 +1,6 @@
-"""Calibrations from observations: one for all of them, and one for each kind of request."""
+"""Calibrations from observations: one for all of them, and one for each kind of
+request.
+"""
 
 import math
 from collections import Counter
@@ -19,7 +21,12 @@ from langchain_reasc.calibration.drift import (
 )
 from langchain_reasc.calibration.fitting import fit
 from langchain_reasc.calibration.observation_file import ObservationStore
-from langchain_reasc.calibration.observations import KEPT, KEPT_OF_KIND, Observation, Observations
+from langchain_reasc.calibration.observations import (
+    KEPT,
+    KEPT_OF_KIND,
+    Observation,
+    Observations,
+)
 from langchain_reasc.calibration.promises import agreement_curve
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
@@ -62,8 +69,8 @@ class _KindFit:
 class Learner:
     """Makes calibrations from rows, again each time the rows have grown by a quarter.
 
-    If there are several kinds of request, each kind also gets a calibration of its own, which borrows from that of all
-    kinds while its rows are few.
+    If there are several kinds of request, each kind also gets a calibration of its own,
+    which borrows from that of all kinds while its rows are few.
 
     Args:
         measures: candidates for the measure, one for each row of scores.
@@ -71,7 +78,8 @@ class Learner:
         minimum: questions before the first calibration, of all and of each kind.
         fingerprint: the model, sampling and prompt.
         seed: the seed of a calibration.
-        explained: whether calibrations also say what they promise. No decision needs it.
+        explained: whether calibrations also say what they promise. No decision needs
+            it.
 
     Attributes:
         observations: the rows; may be replaced.
@@ -87,10 +95,16 @@ class Learner:
         seed: int = 0,
         explained: bool = True,
     ) -> None:
-        self.measures, self.minimum, self.fingerprint = tuple(measures), minimum, fingerprint or Fingerprint()
+        self.measures, self.minimum, self.fingerprint = (
+            tuple(measures),
+            minimum,
+            fingerprint or Fingerprint(),
+        )
         self._budget, self._seed, self._explained = budget, seed, explained
         self.observations = Observations()
-        self._fits: dict[str | None, _KindFit] = {}  # by kind of request; None for all kinds
+        self._fits: dict[
+            str | None, _KindFit
+        ] = {}  # by kind of request; None for all kinds
         self._restarts = 0  # restarts before the fits
 
     @classmethod
@@ -114,7 +128,9 @@ class Learner:
         return self.calibration_of(None)
 
     def calibration_of(self, kind: str | None) -> Calibration | None:
-        """Return the calibration of a kind of request, if it has its own; ``None`` stands for all kinds."""
+        """Return the calibration of a kind of request, if it has its own; ``None``
+        stands for all kinds.
+        """
         fitted = self._current.get(kind)
         return fitted.calibration if fitted else None
 
@@ -124,7 +140,9 @@ class Learner:
         return self._fits if self._restarts == len(self.observations.restarts) else {}
 
     def observe(self, row: Observation) -> Drift | None:
-        """Add a row, and calibrate if that is due. Return what has changed if the row shows drift."""
+        """Add a row, and calibrate if that is due. Return what has changed if the row
+        shows drift.
+        """
         drift = self.observations.append(self.with_predictions(row))
         if self.due:
             self.calibrate()
@@ -136,7 +154,9 @@ class Learner:
         fitted = own if own and own.calibration else every
         if row.counted or fitted is None:
             return row
-        predictions = fitted.expected.predictions(row.answers, row.scores, row.decided, row.answer)
+        predictions = fitted.expected.predictions(
+            row.answers, row.scores, row.decided, row.answer
+        )
         return replace(row, predictions=tuple(predictions))
 
     @property
@@ -145,12 +165,16 @@ class Learner:
         return bool(self._due(self._counts()))
 
     def _counts(self) -> dict[str | None, _Counts]:
-        """Count the questions of all kinds (None), and of each kind if there are several."""
+        """Count the questions of all kinds (None), and of each kind if there are
+        several.
+        """
         known, current = self.observations, self._current
         counts: dict[str | None, _Counts] = {None: _Counts(known.seen, known.outcomes)}
         if len(kinds := known.kinds) < 2:
             return counts
-        seen = Counter({kind: current[kind].counts.seen for kind in kinds if kind in current})
+        seen = Counter(
+            {kind: current[kind].counts.seen for kind in kinds if kind in current}
+        )
         outcomes = Counter[str]()
         for at, row in known.rows.items():
             seen[row.kind] += row.kind not in current or at > current[row.kind].last
@@ -158,31 +182,55 @@ class Learner:
         return counts | {kind: _Counts(seen[kind], outcomes[kind]) for kind in kinds}
 
     def _due(self, counts: Mapping[str | None, _Counts]) -> list[str | None]:
-        return [kind for kind, own in counts.items() if own.seen >= self.minimum and self._has_grown(kind, own)]
+        return [
+            kind
+            for kind, own in counts.items()
+            if own.seen >= self.minimum and self._has_grown(kind, own)
+        ]
 
     def _has_grown(self, kind: str | None, counts: _Counts) -> bool:
-        """Return whether there are a quarter more questions, or outcomes, than at the last calibration."""
+        """Return whether there are a quarter more questions, or outcomes, than at the
+        last calibration.
+        """
         if (fitted := self._current.get(kind)) is None:
             return True
         more = math.ceil(GROWTH * fitted.counts.seen) - fitted.counts.seen
         if kind is not None:
-            more = min(more, KEPT_OF_KIND)  # a rare kind may never have more rows than that
+            more = min(
+                more, KEPT_OF_KIND
+            )  # a rare kind may never have more rows than that
         told = max(FEWEST_OUTCOMES, GROWTH * fitted.counts.outcomes)
         return counts.seen >= fitted.counts.seen + more or counts.outcomes >= told
 
     def calibrate(self) -> None:
-        """Calibrate for all kinds of request and for each kind that is due. This may take seconds."""
+        """Calibrate for all kinds of request and for each kind that is due. This may
+        take seconds.
+        """
         known, counts = self.observations, self._counts()
         due, fits = self._due(counts), dict(self._current)
         if None in due or None not in fits:
-            fits[None] = _KindFit(self._calibrated(known.newest), NOTHING_EXPECTED, counts[None], known.last)
+            fits[None] = _KindFit(
+                self._calibrated(known.newest),
+                NOTHING_EXPECTED,
+                counts[None],
+                known.last,
+            )
         whole = fits[None].calibration
         for kind in due if whole else ():
             if kind is not None:
                 rows = [row for row in known if row.kind == kind][-KEPT:]
                 calibration = self._calibrated(rows, whole)
-                fits[kind] = _KindFit(calibration, self._expect(rows, calibration), counts[kind], known.last)
-        rest = [row for row in known.newest if row.kind not in fits or fits[row.kind].calibration is None]
+                fits[kind] = _KindFit(
+                    calibration,
+                    self._expect(rows, calibration),
+                    counts[kind],
+                    known.last,
+                )
+        rest = [
+            row
+            for row in known.newest
+            if row.kind not in fits or fits[row.kind].calibration is None
+        ]
         fits[None] = replace(fits[None], expected=self._expect(rest, whole))
         for fitted in fits.values():
             if fitted.calibration:
@@ -194,14 +242,18 @@ class Learner:
         counts, fits = self._counts(), dict(self._current)
         for kind in self._due(counts):
             known = fits.get(kind, _KindFit(None, NOTHING_EXPECTED, counts[kind], 0))
-            fits[kind] = replace(known, counts=counts[kind], last=self.observations.last)
+            fits[kind] = replace(
+                known, counts=counts[kind], last=self.observations.last
+            )
         self._fits, self._restarts = fits, len(self.observations.restarts)
 
     def adopt_fits(self, other: Self) -> None:
         """Use the calibrations of a copy from :meth:`frozen`."""
         self._fits, self._restarts = other._fits, other._restarts
 
-    def _calibrated(self, rows: Sequence[Observation], whole: Calibration | None = None) -> Calibration | None:
+    def _calibrated(
+        self, rows: Sequence[Observation], whole: Calibration | None = None
+    ) -> Calibration | None:
         try:
             made = fit(
                 rows,
@@ -215,16 +267,24 @@ class Learner:
             )
         except CalibrationDataError:
             return None
-        if made.p_agree is None and self._explained:  # older rows with counted votes may determine it
-            p_agree = agreement_curve(made, self.measures, [*self.observations], budget=self._budget)
+        if (
+            made.p_agree is None and self._explained
+        ):  # older rows with counted votes may determine it
+            p_agree = agreement_curve(
+                made, self.measures, [*self.observations], budget=self._budget
+            )
             return made.model_copy(update={"p_agree": p_agree})
         return made
 
     def _rule(self, calibration: Calibration) -> StoppingRule:
         return calibration.rule(on_missing_confidence="count", budget=self._budget)
 
-    def _expect(self, rows: Iterable[Observation], calibration: Calibration | None) -> Expected:
-        """Return what to expect of the next questions, given these rows and this calibration's rule."""
+    def _expect(
+        self, rows: Iterable[Observation], calibration: Calibration | None
+    ) -> Expected:
+        """Return what to expect of the next questions, given these rows and this
+        calibration's rule.
+        """
         if calibration is None:
             return NOTHING_EXPECTED
         rule, measure = self._rule(calibration), calibration.measure
@@ -235,5 +295,9 @@ class Learner:
             answer = None if decision.answer is None else int(decision.answer)
             following += next_responses(row.answers, decision.samples, answer)
             if scored_by is not None and calibration.rule_ and calibration.rule_.odds:
-                separations += separation(row.answers[: decision.samples], row.scores[scored_by])
-        return Expected(scored_by, AgreementRates(following), mean_separation(separations))
+                separations += separation(
+                    row.answers[: decision.samples], row.scores[scored_by]
+                )
+        return Expected(
+            scored_by, AgreementRates(following), mean_separation(separations)
+        )

@@ -1,4 +1,6 @@
-"""Algorithm 2: calibrate on unlabelled first responses with a two-component Gaussian mixture."""
+"""Algorithm 2: calibrate on unlabelled first responses with a two-component Gaussian
+mixture.
+"""
 
 import math
 import threading
@@ -19,13 +21,23 @@ from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.evidence import check_weight
 from langchain_reasc.models.fingerprint import Fingerprint
 
-__all__ = ["FEWEST_FOR_MIXTURE", "MixtureCalibrator", "calibrate_mixture", "fit_mixture", "posterior_upper"]
+__all__ = [
+    "FEWEST_FOR_MIXTURE",
+    "MixtureCalibrator",
+    "calibrate_mixture",
+    "fit_mixture",
+    "posterior_upper",
+]
 
 FEWEST_FOR_MIXTURE: Final = 16
 """Scores that a mixture needs: it has five parameters."""
-_ROUGH: Final = 1e-4  # tolerance at which the starts are compared; at scikit-learn's default, 1e-3, the best is missed
+# tolerance at which the starts are compared; at scikit-learn's default, 1e-3, the best
+# is missed
+_ROUGH: Final = 1e-4
 _TO_THE_END: Final = 3  # starts that are fitted to convergence
-_NARROWEST: Final = 0.05  # least standard deviation of a component, relative to that of all scores
+_NARROWEST: Final = (
+    0.05  # least standard deviation of a component, relative to that of all scores
+)
 _LEAST: Final = 0.03  # least weight of a component
 
 
@@ -42,11 +54,12 @@ def calibrate_mixture(
     components: Sequence[int] = (1, 2, 3, 4),
     seed: int = 0,
 ) -> Calibration:
-    """Algorithm 2: τ_gate = max(upper component's mean, smallest score t with P(upper | t) ≥ p_target).
+    """Algorithm 2: τ_gate = max(upper component's mean, smallest score t with P(upper |
+    t) ≥ p_target).
 
-    Only scores above the lower component's mean are candidates. With unequal variances the mixture posterior is not
-    monotone (a wide upper component wins again far below both means), but above the lower mean it rises until
-    acceptance begins.
+    Only scores above the lower component's mean are candidates. With unequal variances
+    the mixture posterior is not monotone (a wide upper component wins again far below
+    both means), but above the lower mean it rises until acceptance begins.
 
     Args:
         scores: shape (n,), S(y) of the first response to each input.
@@ -57,20 +70,26 @@ def calibrate_mixture(
         top_k: alternatives per token behind the signal; stored.
         vocabulary_size: V behind the signal; stored.
         fingerprint: the model, sampling and prompt; stored.
-        components: the numbers of components whose AIC and BIC are stored. Only 1 and 2 are used.
+        components: the numbers of components whose AIC and BIC are stored. Only 1 and 2
+            are used.
         seed: the seed of the mixture's initialisation.
 
     Returns:
-        A calibration. Its gate is closed, with the reason, if the mixture does not converge, or no score reaches
-        ``p_target`` or the upper component's mean.
+        A calibration. Its gate is closed, with the reason, if the mixture does not
+        converge, or no score reaches ``p_target`` or the upper component's mean.
 
     Raises:
-        CalibrationDataError: fewer than 2 responses, a score that is not finite, or all scores equal.
+        CalibrationDataError: fewer than 2 responses, a score that is not finite, or all
+            scores equal.
         ConfigurationError: ``weight`` is unknown.
     """
     values = checked_scores(scores, p_target)
     check_weight(weight)
-    mixture = fit_mixture(values, components, seed) if values.size >= FEWEST_FOR_MIXTURE else None
+    mixture = (
+        fit_mixture(values, components, seed)
+        if values.size >= FEWEST_FOR_MIXTURE
+        else None
+    )
     return Calibration.now(
         measure,
         values,
@@ -94,7 +113,9 @@ def posterior_upper(scores: Floats, mixture: Mixture) -> Floats:
 
     low, high = (
         math.log(weight) + norm.logpdf(scores, mean, std)
-        for weight, mean, std in zip(mixture.weights, mixture.means, mixture.stds, strict=True)
+        for weight, mean, std in zip(
+            mixture.weights, mixture.means, mixture.stds, strict=True
+        )
     )
     return np.asarray(expit(high - low))
 
@@ -116,17 +137,31 @@ def _gate(scores: Floats, mixture: Mixture | None, p_target: float) -> Gate:
         target = float(reached[0])
         if upper_mean > highest + 1e-9 * float(scores.std()):  # by more than rounding
             why = f"no score reaches the upper component's mean, {upper_mean:.4g}"
-    threshold = max(min(upper_mean, highest), target) if why is None and target is not None else None
-    return Gate(threshold=threshold, mean_part=upper_mean, target_part=target, closed_because=why)
+    threshold = (
+        max(min(upper_mean, highest), target)
+        if why is None and target is not None
+        else None
+    )
+    return Gate(
+        threshold=threshold,
+        mean_part=upper_mean,
+        target_part=target,
+        closed_because=why,
+    )
 
 
-def fit_mixture(scores: Floats, components: Sequence[int] = (1, 2, 3, 4), seed: int = 0) -> Mixture:
-    """Fit mixtures to z-scores, so that the fit does not depend on the unit of the signal, and scale back.
+def fit_mixture(
+    scores: Floats, components: Sequence[int] = (1, 2, 3, 4), seed: int = 0
+) -> Mixture:
+    """Fit mixtures to z-scores, so that the fit does not depend on the unit of the
+    signal, and scale back.
 
-    The gate uses the mixture of two components, which is fitted to convergence. The others only give AIC and BIC.
+    The gate uses the mixture of two components, which is fitted to convergence. The
+    others only give AIC and BIC.
 
     Args:
-        scores: shape (n,), at least :data:`FEWEST_FOR_MIXTURE`, finite and not all equal.
+        scores: shape (n,), at least :data:`FEWEST_FOR_MIXTURE`, finite and not all
+            equal.
         components: the numbers of components, including 1 and 2.
         seed: the seed of the initialisation.
 
@@ -135,12 +170,19 @@ def fit_mixture(scores: Floats, components: Sequence[int] = (1, 2, 3, 4), seed: 
     """
     mean, std = float(scores.mean()), float(scores.std())
     if std <= 1e-9 * float(np.abs(scores).max()):  # no more than rounding
-        raise CalibrationDataError(f"all {scores.size} scores equal {mean:g}, so no mixture can be fitted")
+        raise CalibrationDataError(
+            f"all {scores.size} scores equal {mean:g}, so no mixture can be fitted"
+        )
     z = ((scores - mean) / std)[:, None]
-    fits = {k: _two_components(z) if k == 2 else _mixture(z, k, random_state=seed) for k in components}
+    fits = {
+        k: _two_components(z) if k == 2 else _mixture(z, k, random_state=seed)
+        for k in components
+    }
     two = fits[2]
     order = np.argsort(two.means_[:, 0])
-    jacobian = 2 * scores.size * math.log(std)  # makes AIC and BIC those of the raw scores
+    jacobian = (
+        2 * scores.size * math.log(std)
+    )  # makes AIC and BIC those of the raw scores
     return Mixture(
         weights=tuple(two.weights_[order].tolist()),
         means=tuple((mean + std * two.means_[order, 0]).tolist()),
@@ -152,9 +194,11 @@ def fit_mixture(scores: Floats, components: Sequence[int] = (1, 2, 3, 4), seed: 
 
 
 def _two_components(z: npt.NDArray[Any]) -> Any:
-    """Return the most likely of the fits from several starts: cuts at deciles, and thirds against all scores.
+    """Return the most likely of the fits from several starts: cuts at deciles, and
+    thirds against all scores.
 
-    A component of a few equal scores has an unbounded likelihood, so such a fit is only the last resort.
+    A component of a few equal scores has an unbounded likelihood, so such a fit is only
+    the last resort.
     """
     ordered = np.sort(z[:, 0])
     n, third = ordered.size, ordered.size // 3
@@ -163,11 +207,16 @@ def _two_components(z: npt.NDArray[Any]) -> Any:
     fits = [_mixture(z, 2, tol=_ROUGH, **_start_from(*start)) for start in starts]
 
     def rank(fit: Any) -> tuple[bool, float]:
-        of_few = fit.covariances_.min() < _NARROWEST**2 or fit.weights_.min() < max(_LEAST, 3 / n)
+        of_few = fit.covariances_.min() < _NARROWEST**2 or fit.weights_.min() < max(
+            _LEAST, 3 / n
+        )
         return not of_few, fit.score(z)
 
     best = sorted(fits, key=rank)[-_TO_THE_END:]
-    return max((_fitted(fit.set_params(tol=1e-6, warm_start=True), z) for fit in best), key=rank)
+    return max(
+        (_fitted(fit.set_params(tol=1e-6, warm_start=True), z) for fit in best),
+        key=rank,
+    )
 
 
 def _start_from(*parts: Floats) -> dict[str, Any]:
@@ -183,31 +232,42 @@ def _mixture(z: npt.NDArray[Any], components: int, **options: Any) -> Any:
     from sklearn.mixture import GaussianMixture
 
     starts = 1 if components == 1 or "means_init" in options else 5
-    return _fitted(GaussianMixture(components, max_iter=10_000, reg_covar=1e-4, n_init=starts, **options), z)
+    return _fitted(
+        GaussianMixture(
+            components, max_iter=10_000, reg_covar=1e-4, n_init=starts, **options
+        ),
+        z,
+    )
 
 
 def _fitted(mixture: Any, z: npt.NDArray[Any]) -> Any:
     from sklearn.exceptions import ConvergenceWarning
 
-    # A few hundred scores take one thread 50 ms. Several threads take 50 times as long on a busy machine.
+    # A few hundred scores take one thread 50 ms. Several threads take 50 times as long
+    # on a busy machine.
     with warnings.catch_warnings(), _threads().limit(limits=1):
-        warnings.simplefilter("ignore", ConvergenceWarning)  # read from .converged_ instead
+        warnings.simplefilter(
+            "ignore", ConvergenceWarning
+        )  # read from .converged_ instead
         return mixture.fit(z)
 
 
 @cache
 def _threads() -> Any:
-    """Return the controller of the numerical libraries' threads; creating it takes a quarter as long as all fits."""
+    """Return the controller of the numerical libraries' threads; creating it takes a
+    quarter as long as all fits.
+    """
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
 
 
 class MixtureCalibrator:
-    """Learns from the first responses of a running application, one at a time. Safe to call from several threads.
+    """Learns from the first responses of a running application, one at a time. Safe to
+    call from several threads.
 
-    The first calibration is made at ``minimum`` first responses; before, the caller counts votes (ASC). It is made
-    again each time their number has grown by a quarter.
+    The first calibration is made at ``minimum`` first responses; before, the caller
+    counts votes (ASC). It is made again each time their number has grown by a quarter.
     """
 
     def __init__(
@@ -220,7 +280,12 @@ class MixtureCalibrator:
         seed: int = 0,
     ) -> None:
         self.measure = measure
-        self._minimum, self._p_target, self._fingerprint, self._seed = minimum, p_target, fingerprint, seed
+        self._minimum, self._p_target, self._fingerprint, self._seed = (
+            minimum,
+            p_target,
+            fingerprint,
+            seed,
+        )
         self._scores: list[float] = []
         self._provenance: dict[str, int] = {}
         self._calibration: Calibration | None = None
@@ -236,26 +301,41 @@ class MixtureCalibrator:
         """The latest calibration; None before the first."""
         return self._calibration
 
-    def observe(self, score: float, *, top_k: int | None = None, vocabulary_size: int | None = None) -> None:
+    def observe(
+        self,
+        score: float,
+        *,
+        top_k: int | None = None,
+        vocabulary_size: int | None = None,
+    ) -> None:
         """Add the score of one first response.
 
         Args:
             score: S(y), the response's score.
             top_k: alternatives per token behind it, if known.
-            vocabulary_size: V behind it, if known. A score with another k or V than the first is left out.
+            vocabulary_size: V behind it, if known. A score with another k or V than the
+                first is left out.
 
         Raises:
-            CalibrationDataError: a score that is not finite, which would spoil every later fit.
+            CalibrationDataError: a score that is not finite, which would spoil every
+                later fit.
         """
         if not math.isfinite(score):
             raise CalibrationDataError(f"the score of a first response is {score}")
         provenance = {"top_k": top_k, "vocabulary_size": vocabulary_size}
         known = {name: value for name, value in provenance.items() if value is not None}
         with self._lock:
-            if any(self._provenance.setdefault(name, value) != value for name, value in known.items()):
+            if any(
+                self._provenance.setdefault(name, value) != value
+                for name, value in known.items()
+            ):
                 return
             self._scores.append(score)
-            due = self._minimum if self._calibration is None else math.ceil(1.25 * self._calibration.n)
+            due = (
+                self._minimum
+                if self._calibration is None
+                else math.ceil(1.25 * self._calibration.n)
+            )
             if len(self._scores) < due:
                 return
             try:

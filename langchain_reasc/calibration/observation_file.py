@@ -11,9 +11,10 @@ Tables (``sqlite3 online.sqlite`` shows them)::
     escalations   kind, known         what is known of a small and a large model, as JSON, see
                                       :class:`~langchain_reasc.calibration.Escalation`
 
-``scores`` are float32, little-endian, of shape (measures, responses). Answers are numbers, ids are random, and kinds of
-request are hashes, so the file contains no text. A row is written in one transaction to a write-ahead log with
-``synchronous=NORMAL``. A killed process loses no written row; a power failure may lose the last ones.
+``scores`` are float32, little-endian, of shape (measures, responses). Answers are
+numbers, ids are random, and kinds of request are hashes, so the file contains no text.
+A row is written in one transaction to a write-ahead log with ``synchronous=NORMAL``. A
+killed process loses no written row; a power failure may lose the last ones.
 """
 
 import json
@@ -33,7 +34,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from langchain_reasc.calibration.drift import MONITORED, Drift, Prediction
 from langchain_reasc.calibration.escalation import Escalation
-from langchain_reasc.calibration.observations import Observation, Observations, SignalProvenance
+from langchain_reasc.calibration.observations import (
+    Observation,
+    Observations,
+    SignalProvenance,
+)
 from langchain_reasc.complaints import findings
 from langchain_reasc.database import Database
 from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
@@ -43,12 +48,17 @@ from langchain_reasc.models.fingerprint import Fingerprint, check_fingerprint
 
 __all__ = ["NOT_KEPT", "ObservationFile", "ObservationStore", "without_other_scores"]
 
-NOT_KEPT: Final = "what is learned now is not kept yet, and is written when the file can be: %s"
+NOT_KEPT: Final = (
+    "what is learned now is not kept yet, and is written when the file can be: %s"
+)
 """The warning that a file could not be written, with the error."""
-_CREATED_WITHIN: Final = 1.0  # seconds that another process may take between creating the file and its tables
+# seconds that another process may take between creating the file and its tables
+_CREATED_WITHIN: Final = 1.0
 _PAUSE: Final = 0.01  # seconds
 _FIELDS: Final = ("kind", "decided", "answer", "counted", "id", "correct", "p_correct")
-_COLUMNS: Final = ", ".join(("number", *_FIELDS, "answers", "labels", "predictions", "measures", "scores"))
+_COLUMNS: Final = ", ".join(
+    ("number", *_FIELDS, "answers", "labels", "predictions", "measures", "scores")
+)
 _PROVENANCE: Final = TypeAdapter(SignalProvenance)
 
 
@@ -79,17 +89,21 @@ CREATE TABLE escalations (kind TEXT PRIMARY KEY, known TEXT NOT NULL);
         """Open an existing store, for writing if permissions allow it.
 
         Raises:
-            CalibrationFileError: the file does not exist, cannot be read, is not a store, or is damaged.
+            CalibrationFileError: the file does not exist, cannot be read, is not a
+                store, or is damaged.
         """
         source = Path(path)
         if not source.exists():
-            raise CalibrationFileError(f'no calibration store at {source}; calibration="online" makes one')
+            raise CalibrationFileError(
+                f'no calibration store at {source}; calibration="online" makes one'
+            )
         try:
             return cls._opened(source, "rw" if os.access(source, os.W_OK) else "ro")
         except CalibrationFileError as error:
             if not isinstance(error.__cause__, sqlite3.OperationalError):
                 raise
-        # SQLite could not create its -wal and -shm files: the disk is full or read-only.
+        # SQLite could not create its -wal and -shm files: the disk is full or
+        # read-only.
         return cls._opened(source, "ro&immutable=1")
 
     @classmethod
@@ -106,11 +120,15 @@ CREATE TABLE escalations (kind TEXT PRIMARY KEY, known TEXT NOT NULL);
     def _check_tables(self) -> None:
         [(version,)] = self._all("PRAGMA user_version")
         if version < self.FORMAT:
-            raise CalibrationFileError(f"{self.path} was written by an earlier version; {self.INSTEAD}")
+            raise CalibrationFileError(
+                f"{self.path} was written by an earlier version; {self.INSTEAD}"
+            )
         super()._check_tables()
         [[found], *_] = self._all("PRAGMA quick_check(1)")
         if found != "ok":
-            raise CalibrationFileError(f"{self.path}: the file is damaged ({found}); {self.INSTEAD}")
+            raise CalibrationFileError(
+                f"{self.path}: the file is damaged ({found}); {self.INSTEAD}"
+            )
         self._sql.execute("PRAGMA synchronous = NORMAL")
 
     @classmethod
@@ -122,7 +140,9 @@ CREATE TABLE escalations (kind TEXT PRIMARY KEY, known TEXT NOT NULL);
                 try:
                     store._sql.execute("PRAGMA journal_mode = WAL")
                     return store
-                except sqlite3.OperationalError:  # another process does the same, and SQLite does not wait for it
+                except (
+                    sqlite3.OperationalError
+                ):  # another process does the same, and SQLite does not wait for it
                     if time.monotonic() > until:
                         raise
                     time.sleep(_PAUSE)
@@ -158,59 +178,98 @@ CREATE TABLE escalations (kind TEXT PRIMARY KEY, known TEXT NOT NULL);
 
     def describe(self, fingerprint: Fingerprint, provenance: SignalProvenance) -> None:
         """Store the fingerprint and the provenance of the rows."""
-        for name, value in (("fingerprint", fingerprint.model_dump_json()), ("made_of", json.dumps(provenance))):
+        for name, value in (
+            ("fingerprint", fingerprint.model_dump_json()),
+            ("made_of", json.dumps(provenance)),
+        ):
             if value != self._about(name):
-                self._sql.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (name, value))
+                self._sql.execute(
+                    "INSERT OR REPLACE INTO about VALUES (?, ?)", (name, value)
+                )
 
     def _about(self, name: str) -> str | None:
         rows = self._all("SELECT value FROM about WHERE name = ?", name)
         return str(rows[0][0]) if rows else None
 
     def observations(self, measures: Sequence[Measure] | None = None) -> Observations:
-        """Return the rows that count, with scores by these measures, or by all measures in the file."""
+        """Return the rows that count, with scores by these measures, or by all measures
+        in the file.
+        """
         with self.transaction("DEFERRED"):
             known = Observations(self.restarts(), self.provenance)
-            known.extend(self.rows(self.measures() if measures is None else measures, after=known.last))
+            known.extend(
+                self.rows(
+                    self.measures() if measures is None else measures, after=known.last
+                )
+            )
         return known
 
     def restarts(self, after: int = -1) -> list[tuple[int, Drift]]:
         """Return the later rows that showed drift, as (number, what had changed)."""
-        rows = self._all("SELECT number, drift FROM restarts WHERE number > ? ORDER BY number", after)
+        rows = self._all(
+            "SELECT number, drift FROM restarts WHERE number > ? ORDER BY number", after
+        )
         if not all(drift in get_args(Drift) for _, drift in rows):
             raise CalibrationFileError(
-                f"{self.path}: the file is damaged (its restarts cannot be read); {self.INSTEAD}"
+                f"{self.path}: the file is damaged (its restarts cannot be read); "
+                f"{self.INSTEAD}"
             )
         return [(number, drift) for number, drift in rows]
 
-    def rows(self, measures: Sequence[Measure], after: int = 0) -> list[tuple[int, Observation]]:
-        """Return later rows as (number, row), with scores of shape (measures, responses)."""
+    def rows(
+        self, measures: Sequence[Measure], after: int = 0
+    ) -> list[tuple[int, Observation]]:
+        """Return later rows as (number, row), with scores of shape (measures,
+        responses).
+        """
         number_of = {measure: row for row, measure in enumerate(measures)}
-        places = {known: [number_of.get(one, -1) for one in held] for known, held in self._measures().items()}
+        places = {
+            known: [number_of.get(one, -1) for one in held]
+            for known, held in self._measures().items()
+        }
         rows = []
         for number, *columns in self._all(
-            f"SELECT {_COLUMNS} FROM observations WHERE number > ? ORDER BY number", after
+            f"SELECT {_COLUMNS} FROM observations WHERE number > ? ORDER BY number",
+            after,
         ):
             with self._valid(f"row {number}"):
                 rows.append((number, _observation(columns, places, len(measures))))
         return rows
 
-    def append(self, row: Observation, measures: Sequence[Measure]) -> tuple[int, Observation]:
+    def append(
+        self, row: Observation, measures: Sequence[Measure]
+    ) -> tuple[int, Observation]:
         """Append a row. Return its number and the row as the file stores it."""
         scored = np.flatnonzero(np.isfinite(row.scores).any(axis=1)).tolist()
-        names = json.dumps([(one.signal, one.score, one.window) for one in (measures[at] for at in scored)])
+        names = json.dumps(
+            [
+                (one.signal, one.score, one.window)
+                for one in (measures[at] for at in scored)
+            ]
+        )
         with self.transaction():
-            self._sql.execute("INSERT OR IGNORE INTO measures (names) VALUES (?)", (names,))
+            self._sql.execute(
+                "INSERT OR IGNORE INTO measures (names) VALUES (?)", (names,)
+            )
             [(known,)] = self._all("SELECT number FROM measures WHERE names = ?", names)
             [(rows, restarts)] = self._all(
-                "SELECT (SELECT MAX(number) FROM observations), (SELECT MAX(number) FROM restarts)"
+                "SELECT (SELECT MAX(number) FROM observations), (SELECT MAX(number) "
+                "FROM restarts)"
             )
             with np.errstate(over="ignore"):
                 scores = row.scores[scored].astype("<f4")
             scores[np.isinf(scores)] = np.nan  # too large for float32
-            texts = (json.dumps(one) for one in (row.answers, row.right, row.predictions))
+            texts = (
+                json.dumps(one) for one in (row.answers, row.right, row.predictions)
+            )
             fields = (getattr(row, name) for name in _FIELDS)
             number = self._insert(
-                "observations", max(rows or 0, restarts or 0) + 1, *fields, *texts, known, scores.tobytes()
+                "observations",
+                max(rows or 0, restarts or 0) + 1,
+                *fields,
+                *texts,
+                known,
+                scores.tobytes(),
             )
         read = np.full(row.scores.shape, np.nan)
         read[scored] = scores
@@ -220,26 +279,44 @@ CREATE TABLE escalations (kind TEXT PRIMARY KEY, known TEXT NOT NULL);
         """Store outcomes: id of a question -> whether its answer was right."""
         told = [(correct, id) for id, correct in outcomes.items()]
         with self.transaction():
-            self._sql.executemany("UPDATE observations SET correct = ? WHERE id = ?", told)
+            self._sql.executemany(
+                "UPDATE observations SET correct = ? WHERE id = ?", told
+            )
 
     def outcomes(self) -> list[tuple[int, bool]]:
         """Return the known outcomes as (number of a row, whether its answer was right)."""
-        return [(at, bool(one)) for at, one in self._all("SELECT number, correct FROM observations WHERE correct >= 0")]
+        return [
+            (at, bool(one))
+            for at, one in self._all(
+                "SELECT number, correct FROM observations WHERE correct >= 0"
+            )
+        ]
 
     def restart(self, restarts: Mapping[int, Drift]) -> None:
-        """Delete the rows up to those that showed drift. Several processes may do this for the same row."""
+        """Delete the rows up to those that showed drift. Several processes may do this
+        for the same row.
+        """
         with self.transaction():
-            self._sql.executemany("INSERT OR IGNORE INTO restarts VALUES (?, ?)", restarts.items())
-            self._sql.execute("DELETE FROM observations WHERE number <= ?", (max(restarts),))
+            self._sql.executemany(
+                "INSERT OR IGNORE INTO restarts VALUES (?, ?)", restarts.items()
+            )
+            self._sql.execute(
+                "DELETE FROM observations WHERE number <= ?", (max(restarts),)
+            )
 
     def delete(self, numbers: Iterable[int]) -> None:
         """Delete rows."""
         with self.transaction():
-            self._sql.executemany("DELETE FROM observations WHERE number = ?", [(number,) for number in numbers])
+            self._sql.executemany(
+                "DELETE FROM observations WHERE number = ?",
+                [(number,) for number in numbers],
+            )
 
     def escalation(self, kind: str) -> Escalation | None:
         """Return what is known of a small and a large model for a kind of request."""
-        if not self._all("SELECT 1 FROM sqlite_master WHERE name = 'escalations'"):  # an older file
+        if not self._all(
+            "SELECT 1 FROM sqlite_master WHERE name = 'escalations'"
+        ):  # an older file
             return None
         rows = self._all("SELECT known FROM escalations WHERE kind = ?", kind)
         with self._valid(f"what is known of {kind}"):
@@ -250,9 +327,14 @@ CREATE TABLE escalations (kind TEXT PRIMARY KEY, known TEXT NOT NULL);
         if not self._all("SELECT 1 FROM sqlite_master WHERE name = 'escalations'"):
             return []
         with self._valid("its escalations"):
-            return [Escalation.model_validate_json(known) for (known,) in self._all("SELECT known FROM escalations")]
+            return [
+                Escalation.model_validate_json(known)
+                for (known,) in self._all("SELECT known FROM escalations")
+            ]
 
-    def set_escalation(self, kind: str, known: Escalation, id: str | None = None) -> None:
+    def set_escalation(
+        self, kind: str, known: Escalation, id: str | None = None
+    ) -> None:
         """Store what is known of a small and a large model for a kind of request.
 
         Args:
@@ -261,30 +343,52 @@ CREATE TABLE escalations (kind TEXT PRIMARY KEY, known TEXT NOT NULL);
             id: the last question, if it is not to be asked again.
         """
         with self.transaction():
-            self._sql.execute("CREATE TABLE IF NOT EXISTS escalations (kind TEXT PRIMARY KEY, known TEXT NOT NULL)")
-            self._sql.execute("INSERT OR REPLACE INTO escalations VALUES (?, ?)", (kind, known.model_dump_json()))
+            self._sql.execute(
+                "CREATE TABLE IF NOT EXISTS escalations (kind TEXT PRIMARY KEY, known "
+                "TEXT NOT NULL)"
+            )
+            self._sql.execute(
+                "INSERT OR REPLACE INTO escalations VALUES (?, ?)",
+                (kind, known.model_dump_json()),
+            )
             if id is not None:
-                self._sql.execute("CREATE TABLE IF NOT EXISTS shadowed (kind TEXT, id TEXT, PRIMARY KEY (kind, id))")
-                self._sql.execute("INSERT OR IGNORE INTO shadowed VALUES (?, ?)", (kind, id))
+                self._sql.execute(
+                    "CREATE TABLE IF NOT EXISTS shadowed (kind TEXT, id TEXT, PRIMARY "
+                    "KEY (kind, id))"
+                )
+                self._sql.execute(
+                    "INSERT OR IGNORE INTO shadowed VALUES (?, ?)", (kind, id)
+                )
 
     def is_shadowed(self, kind: str, id: str) -> bool:
         """Return whether a question was stored with its id."""
         if not self._all("SELECT 1 FROM sqlite_master WHERE name = 'shadowed'"):
             return False
-        return bool(self._all("SELECT 1 FROM shadowed WHERE kind = ? AND id = ?", kind, id))
+        return bool(
+            self._all("SELECT 1 FROM shadowed WHERE kind = ? AND id = ?", kind, id)
+        )
 
     def measures(self) -> list[Measure]:
         """Return the measures of which any row has scores."""
-        return list(dict.fromkeys(one for measures in self._measures().values() for one in measures))
+        return list(
+            dict.fromkeys(
+                one for measures in self._measures().values() for one in measures
+            )
+        )
 
     def _measures(self) -> dict[int, list[Measure]]:
         rows = self._all("SELECT number, names FROM measures")
         with self._valid("its measures"):
-            return {number: [Measure(*one) for one in parse_json(names)] for number, names in rows}
+            return {
+                number: [Measure(*one) for one in parse_json(names)]
+                for number, names in rows
+            }
 
     @contextmanager
     def _valid(self, what: str) -> Iterator[None]:
-        """Raise CalibrationFileError if ``what`` is damaged, without showing its content."""
+        """Raise CalibrationFileError if ``what`` is damaged, without showing its
+        content.
+        """
         try:
             yield
         except ValidationError as error:
@@ -293,30 +397,58 @@ CREATE TABLE escalations (kind TEXT PRIMARY KEY, known TEXT NOT NULL);
             why = str(error)
         else:
             return
-        raise CalibrationFileError(f"{self.path}: the file is damaged ({what} cannot be read: {why}); {self.INSTEAD}")
+        raise CalibrationFileError(
+            f"{self.path}: the file is damaged ({what} cannot be read: {why}); "
+            f"{self.INSTEAD}"
+        )
 
 
-def _observation(columns: Sequence[Any], places: Mapping[int, Sequence[int]], measures: int) -> Observation:
+def _observation(
+    columns: Sequence[Any], places: Mapping[int, Sequence[int]], measures: int
+) -> Observation:
     """Parse a row.
 
     Args:
         columns: the columns after its number.
-        places: number of a set of measures -> the row of scores of each measure; -1 for none.
+        places: number of a set of measures -> the row of scores of each measure; -1 for
+            none.
         measures: rows of scores.
 
     Raises:
         ValueError: the row was not written by :meth:`ObservationStore.append`.
         LookupError: its set of measures is unknown.
     """
-    kind, decided, answer, counted, id, correct, p_correct, text, labels, predicted, known, blob = columns
+    (
+        kind,
+        decided,
+        answer,
+        counted,
+        id,
+        correct,
+        p_correct,
+        text,
+        labels,
+        predicted,
+        known,
+        blob,
+    ) = columns
     answers, right = tuple(parse_json(text)), tuple(parse_json(labels))
     predictions = tuple(Prediction(*one) for one in parse_json(predicted))
     scores = np.frombuffer(blob, dtype="<f4").reshape(len(places[known]), len(answers))
     numbers = [one for one in (*answers, answer, decided) if one is not None]
     shares = [p_correct or 0, *(share for one in predictions for share in one[1:])]
-    wrong = any(type(one) is not int or one < 0 for one in numbers) or not all(0 <= one <= 1 for one in shares)
-    wrong |= len(right) not in (0, len(answers)) or any(type(one) not in (bool, type(None)) for one in right)
-    if not answers or wrong or np.isinf(scores).any() or not {one.monitor for one in predictions} <= {*MONITORED}:
+    wrong = any(type(one) is not int or one < 0 for one in numbers) or not all(
+        0 <= one <= 1 for one in shares
+    )
+    wrong |= len(right) not in (0, len(answers)) or any(
+        type(one) not in (bool, type(None)) for one in right
+    )
+    if (
+        not answers
+        or wrong
+        or np.isinf(scores).any()
+        or not {one.monitor for one in predictions} <= {*MONITORED}
+    ):
         raise ValueError("its numbers contradict each other")
     placed = np.full((measures + 1, len(answers)), np.nan)
     placed[list(places[known])] = scores
@@ -336,17 +468,30 @@ def _observation(columns: Sequence[Any], places: Mapping[int, Sequence[int]], me
 
 
 def without_other_scores(
-    row: Observation, measures: Sequence[Measure], own: SignalProvenance, stored: SignalProvenance
+    row: Observation,
+    measures: Sequence[Measure],
+    own: SignalProvenance,
+    stored: SignalProvenance,
 ) -> Observation:
-    """Return a row without the scores whose signal has another k or V in the file (``stored``) than here (``own``)."""
-    differs = np.array([own.get(one.signal) != stored.get(one.signal) for one in measures], dtype=bool)
-    return replace(row, scores=np.where(differs[:, None], np.nan, row.scores)) if differs.any() else row
+    """Return a row without the scores whose signal has another k or V in the file
+    (``stored``) than here (``own``).
+    """
+    differs = np.array(
+        [own.get(one.signal) != stored.get(one.signal) for one in measures], dtype=bool
+    )
+    return (
+        replace(row, scores=np.where(differs[:, None], np.nan, row.scores))
+        if differs.any()
+        else row
+    )
 
 
 class ObservationFile:
-    """A store that several processes and threads use. It stays open after its first use.
+    """A store that several processes and threads use. It stays open after its first
+    use.
 
-    It is opened again if another file has replaced it, after an error, and in both processes after a fork.
+    It is opened again if another file has replaced it, after an error, and in both
+    processes after a fork.
 
     Args:
         path: the file; it need not exist.
@@ -360,13 +505,15 @@ class ObservationFile:
 
     @contextmanager
     def transaction(self, *, create: bool) -> Iterator[ObservationStore | None]:
-        """Yield the store in one transaction; None if ``create`` is false and there is no file.
+        """Yield the store in one transaction; None if ``create`` is false and there is
+        no file.
 
         Args:
             create: whether to write, and to create a missing file.
 
         Raises:
-            CalibrationFileError: the file cannot be opened, read or written, or its folder does not exist.
+            CalibrationFileError: the file cannot be opened, read or written, or its
+                folder does not exist.
         """
         try:
             check_name(self.path)
@@ -392,7 +539,11 @@ class ObservationFile:
     def _opened(self, *, create: bool) -> ObservationStore:
         if self._store is None or self._is != self._identity():
             self.close()
-            self._store = ObservationStore.create(self.path) if create else ObservationStore.open(self.path)
+            self._store = (
+                ObservationStore.create(self.path)
+                if create
+                else ObservationStore.open(self.path)
+            )
             self._is = self._identity()
         return self._store
 
@@ -411,7 +562,8 @@ class ObservationFile:
 
 
 _files: WeakSet[ObservationFile] = WeakSet()
-# SQLite's locks belong to a process: a forked child would mistake its parent's locks for its own.
+# SQLite's locks belong to a process: a forked child would mistake its parent's locks
+# for its own.
 _NOT_WHILE_FORKING: Final = threading.Lock()
 
 

@@ -1,4 +1,6 @@
-"""The rows that a process knows: its own and, with a file, those of all processes that share the file."""
+"""The rows that a process knows: its own and, with a file, those of all processes that
+share the file.
+"""
 
 import logging
 import math
@@ -30,7 +32,8 @@ _WARN_AFTER: Final = 3600.0  # seconds until the next warning about it
 
 
 class ObservationLog:
-    """Rows in memory, and the file that they are appended to. Only one thread at a time may use it.
+    """Rows in memory, and the file that they are appended to. Only one thread at a time
+    may use it.
 
     While the file cannot be reached, rows are kept in memory and appended later.
 
@@ -55,7 +58,11 @@ class ObservationLog:
         self.known = Observations()
         self.path = None if path is None else Path(path)
         self._file = None if path is None else ObservationFile(path)
-        self._measures, self._fingerprint, self._any_model = measures, fingerprint, any_model
+        self._measures, self._fingerprint, self._any_model = (
+            measures,
+            fingerprint,
+            any_model,
+        )
         self._try_again = self._warned = -math.inf
         self.forget_unsaved()
 
@@ -65,7 +72,9 @@ class ObservationLog:
         self._untold: dict[str, bool] = {}  # outcomes to write
         self._dropped: list[int] = []  # rows to delete
         self._restarts: dict[int, Drift] = {}  # restarts to write
-        self._store: ObservationStore | None = None  # whose rows are known; None to read all again
+        self._store: ObservationStore | None = (
+            None  # whose rows are known; None to read all again
+        )
 
     @property
     def unsaved(self) -> int:
@@ -77,7 +86,8 @@ class ObservationLog:
 
         Raises:
             CalibrationFileError: the file is not a store, or its folder does not exist.
-            FingerprintMismatch: its rows were measured on another model, sampling or prompt.
+            FingerprintMismatch: its rows were measured on another model, sampling or
+                prompt.
         """
         if self._file is not None:
             with self._file.transaction(create=False) as store:
@@ -93,7 +103,9 @@ class ObservationLog:
                 self._unsaved.append(row)
 
     def record_outcome(self, id: str, correct: bool) -> bool:
-        """Store whether the answer to a question was right. Return False if the question is unknown."""
+        """Store whether the answer to a question was right. Return False if the
+        question is unknown.
+        """
         self._untold[id] = correct
         self.sync()
         known = self.known.record_outcome(id, correct)
@@ -114,10 +126,12 @@ class ObservationLog:
             self._file.close()
 
     def sync(self, *rows: Observation) -> bool:
-        """Write these rows and everything else that is not in the file, and read what is new in it.
+        """Write these rows and everything else that is not in the file, and read what
+        is new in it.
 
         Returns:
-            False if there is no file, or it cannot be reached. Then nothing has changed.
+            False if there is no file, or it cannot be reached. Then nothing has
+            changed.
         """
         if self._file is None or time.monotonic() < self._try_again:
             return False
@@ -138,7 +152,9 @@ class ObservationLog:
         self.known, self._store = known, store
         self._unsaved.clear()
         self._untold.clear()
-        self._restarts = {at: drift for at, drift in known.restarts.items() if at not in before}
+        self._restarts = {
+            at: drift for at, drift in known.restarts.items() if at not in before
+        }
         return self.sync() if self._restarts else True
 
     def _exchange(
@@ -147,7 +163,8 @@ class ObservationLog:
         """Write what is not in the file yet.
 
         Returns:
-            The rows that were known before, the new rows, and all outcomes as (number of a row, outcome).
+            The rows that were known before, the new rows, and all outcomes as (number
+            of a row, outcome).
         """
         self._check_model(store)
         if store is self._store:
@@ -159,8 +176,14 @@ class ObservationLog:
                 known.restart(at, drift)
         else:
             known = Observations(store.restarts())
-        own, known.provenance = self.known.provenance, {**self.known.provenance, **store.provenance}
-        rows, unsaved = store.rows(self._measures, after=known.last), list(self._unsaved)
+        own, known.provenance = (
+            self.known.provenance,
+            {**self.known.provenance, **store.provenance},
+        )
+        rows, unsaved = (
+            store.rows(self._measures, after=known.last),
+            list(self._unsaved),
+        )
         if not known.last and not rows:  # a new file
             unsaved = list(self.known)
         for row in (*unsaved, *added):

@@ -1,7 +1,8 @@
 """Observations: one row for each question that was asked, and the rows that count.
 
-Everything that is learned is a function of these rows: the calibrations (:mod:`~langchain_reasc.calibration.learner`)
-and drift (:mod:`~langchain_reasc.calibration.drift`). Rows contain numbers and no text.
+Everything that is learned is a function of these rows: the calibrations
+(:mod:`~langchain_reasc.calibration.learner`) and drift
+(:mod:`~langchain_reasc.calibration.drift`). Rows contain numbers and no text.
 """
 
 from collections import Counter
@@ -34,7 +35,9 @@ KEPT: Final = 512
 KEPT_OF_KIND: Final = 128
 """How many of each kind of request count at least."""
 KEPT_COUNTED: Final = 64
-"""How many rows with counted votes are kept at least, because only these show how likely further responses agree."""
+"""How many rows with counted votes are kept at least, because only these show how
+likely further responses agree.
+"""
 MOST_KINDS: Final = 64
 """How many kinds of request are distinguished."""
 SignalProvenance = dict[str, dict[str, int | None]]
@@ -46,16 +49,20 @@ class Observation:
     """One question that was asked.
 
     Attributes:
-        answers: in launch order; equal numbers for equal answers, None for a response without one.
-        scores: shape (measures, responses), S(y) by each candidate measure; NaN if there is none.
+        answers: in launch order; equal numbers for equal answers, None for a response
+            without one.
+        scores: shape (measures, responses), S(y) by each candidate measure; NaN if
+            there is none.
         right: whether each response is right, None if unknown; () without a label.
         counted: whether votes were counted when it was sampled (ASC, or a budget).
         decided: responses that the decision rests on; later ones are audits.
         answer: the winning answer.
         id: names the question; None if its outcome cannot be reported.
         correct: the outcome: whether the winning answer is right; None if unknown.
-        p_correct: the probability of being right that was reported with the answer, if any.
-        kind: the kind of request, see :attr:`~langchain_reasc.models.fingerprint.Fingerprint.kind`.
+        p_correct: the probability of being right that was reported with the answer, if
+            any.
+        kind: the kind of request, see
+            :attr:`~langchain_reasc.models.fingerprint.Fingerprint.kind`.
         predictions: what a calibration predicted about it, with what came.
     """
 
@@ -73,21 +80,33 @@ class Observation:
 
     @property
     def known(self) -> list[bool | None]:
-        """Whether each response that votes is right, by its label or the outcome; if one answer is right, no other is.
+        """Whether each response that votes is right, by its label or the outcome; if
+        one answer is right, no other is.
 
-        Outcomes are reported for a biased choice of questions. They show what is right, but the rule is not learned
-        from them.
+        Outcomes are reported for a biased choice of questions. They show what is right,
+        but the rule is not learned from them.
         """
         others = False if self.correct and self.answer is not None else None
-        told = tuple(self.correct if answer == self.answer else others for answer in self.answers)
+        told = tuple(
+            self.correct if answer == self.answer else others for answer in self.answers
+        )
         given = zip(self.right or told, self.answers, strict=True)
         return [right if answer is not None else None for right, answer in given]
 
     def responses(self, measure: int | None) -> list[Response]:
-        """Return the responses as a rule reads them, scored by this row of ``scores``; None for no scores."""
-        scores = np.full(len(self.answers), np.nan) if measure is None else self.scores[measure]
+        """Return the responses as a rule reads them, scored by this row of ``scores``;
+        None for no scores.
+        """
+        scores = (
+            np.full(len(self.answers), np.nan)
+            if measure is None
+            else self.scores[measure]
+        )
         return [
-            Response(None if answer is None else str(answer), float(score) if np.isfinite(score) else None)
+            Response(
+                None if answer is None else str(answer),
+                float(score) if np.isfinite(score) else None,
+            )
             for answer, score in zip(self.answers, scores, strict=True)
         ]
 
@@ -95,17 +114,25 @@ class Observation:
 def numbered(answers: Iterable[str | None]) -> tuple[int | None, ...]:
     """Return answers as numbers: equal numbers for equal answers, None for no answer."""
     numbers: dict[str, int] = {}
-    return tuple(None if answer is None else numbers.setdefault(answer, len(numbers)) for answer in answers)
+    return tuple(
+        None if answer is None else numbers.setdefault(answer, len(numbers))
+        for answer in answers
+    )
 
 
 def agrees_with_majority(answers: Sequence[int | None]) -> list[bool | None]:
     """Return whether each response gives the answer that most of the others give.
 
-    None for a response without an answer, without others, or with one of several leading answers.
+    None for a response without an answer, without others, or with one of several
+    leading answers.
     """
     agrees: list[bool | None] = []
     for at, own in enumerate(answers):
-        others = Counter(answer for place, answer in enumerate(answers) if place != at and answer is not None)
+        others = Counter(
+            answer
+            for place, answer in enumerate(answers)
+            if place != at and answer is not None
+        )
         most = max(others.values(), default=0)
         leading = [answer for answer, count in others.items() if count == most]
         unknown = own is None or not others or (own in leading and len(leading) > 1)
@@ -130,8 +157,9 @@ class Audits(NamedTuple):
 class Observations:
     """The rows that count, in the order in which they were asked.
 
-    These are the last 512, the last 128 of each of the 64 most frequent kinds of request, and the last 64 with counted
-    votes. When a row shows drift, it and all rows before it are dropped: a restart.
+    These are the last 512, the last 128 of each of the 64 most frequent kinds of
+    request, and the last 64 with counted votes. When a row shows drift, it and all rows
+    before it are dropped: a restart.
 
     Attributes:
         rows: number -> row.
@@ -140,7 +168,11 @@ class Observations:
         provenance: signal -> the k and V behind its scores.
     """
 
-    def __init__(self, restarts: Iterable[tuple[int, Drift]] = (), provenance: SignalProvenance | None = None) -> None:
+    def __init__(
+        self,
+        restarts: Iterable[tuple[int, Drift]] = (),
+        provenance: SignalProvenance | None = None,
+    ) -> None:
         self.rows: dict[int, Observation] = {}
         self.provenance = dict(provenance or {})
         self.restarts: dict[int, Drift] = dict(restarts)
@@ -156,17 +188,25 @@ class Observations:
     def copy(self) -> "Observations":
         """Return a copy that does not change when rows are added here."""
         copied = copy(self)
-        copied.rows, copied.restarts, copied._watch = dict(self.rows), dict(self.restarts), deepcopy(self._watch)
+        copied.rows, copied.restarts, copied._watch = (
+            dict(self.rows),
+            dict(self.restarts),
+            deepcopy(self._watch),
+        )
         return copied
 
     def append(self, row: Observation) -> Drift | None:
-        """Add a row. If it shows drift, drop it and all rows before it, and return what has changed."""
+        """Add a row. If it shows drift, drop it and all rows before it, and return what
+        has changed.
+        """
         before = len(self.restarts)
         self.extend([(self.last + 1, row)])
         return self.drifted if len(self.restarts) > before else None
 
     def extend(self, rows: Iterable[tuple[int, Observation]]) -> list[int]:
-        """Add rows with their numbers, in order. Return the numbers of old rows that were dropped."""
+        """Add rows with their numbers, in order. Return the numbers of old rows that
+        were dropped.
+        """
         for number, row in rows:
             self.rows[number], self.last = row, number
             if drift := self._watch.observe(row.predictions):
@@ -190,7 +230,9 @@ class Observations:
         counted = sum(self.rows[at].counted for at in newest)
         for at in reversed(older):
             row = self.rows[at]
-            if (row.kind in often and of_kind[row.kind] < KEPT_OF_KIND) or (row.counted and counted < KEPT_COUNTED):
+            if (row.kind in often and of_kind[row.kind] < KEPT_OF_KIND) or (
+                row.counted and counted < KEPT_COUNTED
+            ):
                 of_kind[row.kind] += 1
                 counted += row.counted
             else:
@@ -199,7 +241,9 @@ class Observations:
         return dropped
 
     def record_outcome(self, id: str, correct: bool) -> bool:
-        """Store whether the answer to a question was right. Return False if the question is unknown."""
+        """Store whether the answer to a question was right. Return False if the
+        question is unknown.
+        """
         found = [at for at, row in self.rows.items() if row.id == id]
         self.set_outcomes((at, correct) for at in found)
         return bool(found)
@@ -238,8 +282,14 @@ class Observations:
     @property
     def audits(self) -> Audits:
         """The audits of the rows that a calibration decided."""
-        every = [one for row in self for one in row.predictions if one.monitor == "audits"]
-        return Audits(len(every), int(sum(one.came for one in every)), sum(one.expected for one in every))
+        every = [
+            one for row in self for one in row.predictions if one.monitor == "audits"
+        ]
+        return Audits(
+            len(every),
+            int(sum(one.came for one in every)),
+            sum(one.expected for one in every),
+        )
 
     @property
     def evidence(self) -> dict[str, float]:

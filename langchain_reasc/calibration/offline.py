@@ -1,4 +1,6 @@
-"""Algorithm 1: calibrate on labelled first responses, with a safe gate beside the paper's."""
+"""Algorithm 1: calibrate on labelled first responses, with a safe gate beside the
+paper's.
+"""
 
 import logging
 import math
@@ -28,8 +30,12 @@ __all__ = ["calibrate_first_responses", "calibrate_offline", "checked_scores"]
 
 logger = logging.getLogger(__name__)
 
-_WITHIN_NEEDED: Final = 0.6  # votes are weighed if the lower end of the AUROC within questions exceeds this
-_SORTED: Final = 0.001  # p-value below which the order of the questions is not by chance
+_WITHIN_NEEDED: Final = (
+    0.6  # votes are weighed if the lower end of the AUROC within questions exceeds this
+)
+_SORTED: Final = (
+    0.001  # p-value below which the order of the questions is not by chance
+)
 _LEVEL: Final = 0.95  # 1 - δ of the safe gate
 
 
@@ -49,14 +55,17 @@ def calibrate_offline(
     cross_fitted: Sequence[tuple[float, bool]] = (),
     within: AUROC | None = None,
 ) -> Calibration:
-    """Algorithm 1: τ_gate = max(mean score of correct responses, smallest t with accuracy(S ≥ t) ≥ p_target).
+    """Algorithm 1: τ_gate = max(mean score of correct responses, smallest t with
+    accuracy(S ≥ t) ≥ p_target).
 
-    Beside the paper's gate, the calibration contains what a live run uses unless ``safeguard="paper"``: a gate that
-    holds at 95 %, whether votes are weighed, and whether the score is used at all.
+    Beside the paper's gate, the calibration contains what a live run uses unless
+    ``safeguard="paper"``: a gate that holds at 95 %, whether votes are weighed, and
+    whether the score is used at all.
 
     Args:
         scores: shape (n,), S(y) of one response per calibration question.
-        correct: shape (n,), whether each was right; a response without an answer is wrong.
+        correct: shape (n,), whether each was right; a response without an answer is
+            wrong.
         measure: how the scores were made.
         p_target: accuracy asked of what the gate accepts.
         scale: λ of the evidence weight.
@@ -65,23 +74,31 @@ def calibrate_offline(
         vocabulary_size: V behind the signal; stored.
         fingerprint: the model, sampling and prompt; stored.
         rejected: the measures that a selection did not choose; stored.
-        cross_validated: the held-out AUROC of that selection. The difference is the bias of the choice.
-        cross_fitted: (score, right) of responses, each scored by the measure that the other responses choose. The safe
-            gate is tested on these, because it would accept too much on the responses that chose the measure.
+        cross_validated: the held-out AUROC of that selection. The difference is the
+            bias of the choice.
+        cross_fitted: (score, right) of responses, each scored by the measure that the
+            other responses choose. The safe gate is tested on these, because it would
+            accept too much on the responses that chose the measure.
         within: how well the score separates the responses to one question, see
-            :func:`~langchain_reasc.calibration.auroc.mean_auroc`; None if unknown, as with one response to each.
+            :func:`~langchain_reasc.calibration.auroc.mean_auroc`; None if unknown, as
+            with one response to each.
 
     Returns:
-        A calibration. Its gate is closed, with the reason, if no threshold reaches ``p_target`` or nothing is correct.
-        It falls back to counting votes if the score does not separate right from wrong.
+        A calibration. Its gate is closed, with the reason, if no threshold reaches
+        ``p_target`` or nothing is correct. It falls back to counting votes if the score
+        does not separate right from wrong.
 
     Raises:
-        CalibrationDataError: fewer than 2 responses, a score that is not finite, or all scores equal.
+        CalibrationDataError: fewer than 2 responses, a score that is not finite, or all
+            scores equal.
         ConfigurationError: ``weight`` is unknown.
     """
     values, labels = checked_scores(scores, p_target), np.asarray(correct, dtype=bool)
     if labels.shape != values.shape:
-        raise CalibrationDataError(f"{values.size} scores but {labels.size} labels; each response needs one of each")
+        raise CalibrationDataError(
+            f"{values.size} scores but {labels.size} labels; each response needs one "
+            "of each"
+        )
     check_weight(weight)
     auroc = auroc_with_interval(values, labels, cross_validated=cross_validated)
     return Calibration.now(
@@ -105,12 +122,15 @@ def calibrate_offline(
     )
 
 
-def calibrate_first_responses(questions: Sequence[Observation], measure: Measure, **options: Any) -> Calibration:
-    """Run Algorithm 1 on the first response to each question. Further responses show whether votes may be weighed.
+def calibrate_first_responses(
+    questions: Sequence[Observation], measure: Measure, **options: Any
+) -> Calibration:
+    """Run Algorithm 1 on the first response to each question. Further responses show
+    whether votes may be weighed.
 
     Args:
-        questions: labelled questions with one row of scores. If the first response has no score, the question only
-            counts in the accuracy.
+        questions: labelled questions with one row of scores. If the first response has
+            no score, the question only counts in the accuracy.
         measure: how the responses were scored.
         options: further arguments of :func:`calibrate_offline`.
 
@@ -123,15 +143,21 @@ def calibrate_first_responses(questions: Sequence[Observation], measure: Measure
     within = mean_auroc(auroc_per_question(_votes(questions))[0])
     scores = [float(one.scores[0, 0]) for one in scored]
     made = calibrate_offline(scores, right, measure=measure, within=within, **options)
-    return made.model_copy(update={"accuracy": float(np.mean([bool(one.right[0]) for one in questions]))})
+    return made.model_copy(
+        update={"accuracy": float(np.mean([bool(one.right[0]) for one in questions]))}
+    )
 
 
 def _votes(questions: Sequence[Observation]) -> Judged:
-    """Return all responses with an answer, a score and a label. Without an answer there is no vote to weigh."""
+    """Return all responses with an answer, a score and a label. Without an answer there
+    is no vote to weigh.
+    """
     votes = [
         (number, right, score)
         for number, one in enumerate(questions)
-        for answer, right, score in zip(one.answers, one.right, one.scores[0].tolist(), strict=True)
+        for answer, right, score in zip(
+            one.answers, one.right, one.scores[0].tolist(), strict=True
+        )
         if answer is not None and right is not None and score == score
     ]
     question, right, scores = np.array(votes, dtype=np.float64).reshape(-1, 3).T
@@ -139,15 +165,18 @@ def _votes(questions: Sequence[Observation]) -> Judged:
 
 
 def _warn_of_order(right: Sequence[bool]) -> None:
-    """Warn if the questions are sorted by difficulty, because the gate would not hold for the following ones."""
+    """Warn if the questions are sorted by difficulty, because the gate would not hold
+    for the following ones.
+    """
     from scipy.stats import mannwhitneyu
 
     first, last = (np.flatnonzero(np.asarray(right) == one) for one in (True, False))
     if min(first.size, last.size) and mannwhitneyu(first, last).pvalue < _SORTED:
         order = "easy" if first.mean() < last.mean() else "hard"
         logger.warning(
-            "the questions come %s ones first: if they begin a longer list, calibrate on a random sample of that, as a "
-            "gate holds only for questions like those it was made on",
+            "the questions come %s ones first: if they begin a longer list, calibrate "
+            "on a random sample of that, as a gate holds only for questions like "
+            "those it was made on",
             order,
         )
 
@@ -155,11 +184,14 @@ def _warn_of_order(right: Sequence[bool]) -> None:
 def check_target(p_target: float) -> None:
     """Require 0 < p_target < 1."""
     if not 0 < p_target < 1:
-        raise ConfigurationError(f"p_target is an accuracy between 0 and 1, got {p_target}")
+        raise ConfigurationError(
+            f"p_target is an accuracy between 0 and 1, got {p_target}"
+        )
 
 
 def checked_scores(scores: npt.ArrayLike, p_target: float) -> Floats:
-    """Return the scores as an array, shape (n,), that has a mean and a positive standard deviation.
+    """Return the scores as an array, shape (n,), that has a mean and a positive
+    standard deviation.
 
     Raises:
         CalibrationDataError: fewer than 2 scores, one that is not finite, or all equal.
@@ -168,41 +200,62 @@ def checked_scores(scores: npt.ArrayLike, p_target: float) -> Floats:
     check_target(p_target)
     values = np.asarray(scores, dtype=np.float64)
     if values.ndim != 1:
-        raise CalibrationDataError(f"a calibration takes one score per response, got shape {values.shape}")
+        raise CalibrationDataError(
+            f"a calibration takes one score per response, got shape {values.shape}"
+        )
     if values.size < 2:
-        raise CalibrationDataError(f"a calibration needs at least 2 responses, got {values.size}; 128 is a good number")
+        raise CalibrationDataError(
+            f"a calibration needs at least 2 responses, got {values.size}; 128 is a "
+            "good number"
+        )
     if not np.isfinite(values).all():
         at = int(np.flatnonzero(~np.isfinite(values))[0])
-        raise CalibrationDataError(f"score {at} is {values[at]}; drop that response or fix what it was computed from")
+        raise CalibrationDataError(
+            f"score {at} is {values[at]}; drop that response or fix what it was "
+            "computed from"
+        )
     # Below rounding, z-scores would only be amplified noise.
     if values.std() <= 1e-9 * np.abs(values).max():
         raise CalibrationDataError(
-            f"all {values.size} scores equal {values[0]:g}; a constant score says nothing about correctness. "
-            "Check that the model samples (temperature above 0), or use another signal"
+            f"all {values.size} scores equal {values[0]:g}; a constant score says "
+            "nothing about correctness. Check that the model samples (temperature "
+            "above 0), or use another signal"
         )
     return values
 
 
-def _gate(scores: Floats, correct: Booleans, p_target: float, cross_fitted: Sequence[tuple[float, bool]]) -> Gate:
+def _gate(
+    scores: Floats,
+    correct: Booleans,
+    p_target: float,
+    cross_fitted: Sequence[tuple[float, bool]],
+) -> Gate:
     """Return Algorithm 1's gate, with the safe one beside it.
 
-    The paper's threshold is the first at which the observed accuracy reaches ``p_target``. As a maximum over many, it
-    is optimistic. The safe threshold is found by fixed-sequence testing (Learn then Test, Angelopoulos et al. 2021):
-    from the highest threshold downwards, each must have a Clopper-Pearson lower bound of at least ``p_target`` at 95 %.
-    The first failure ends the sequence. So a threshold with a lower accuracy passes with a probability of at most 5 %,
-    however many are tried. A measure that was chosen on these responses would pass too often; then each response is
-    scored by the measure that the others choose, and the threshold accepts the same share of all responses. The safe
-    threshold is never below the paper's, and so never below the mean score of correct responses.
+    The paper's threshold is the first at which the observed accuracy reaches
+    ``p_target``. As a maximum over many, it is optimistic. The safe threshold is found
+    by fixed-sequence testing (Learn then Test, Angelopoulos et al. 2021): from the
+    highest threshold downwards, each must have a Clopper-Pearson lower bound of at
+    least ``p_target`` at 95 %. The first failure ends the sequence. So a threshold with
+    a lower accuracy passes with a probability of at most 5 %, however many are tried. A
+    measure that was chosen on these responses would pass too often; then each response
+    is scored by the measure that the others choose, and the threshold accepts the same
+    share of all responses. The safe threshold is never below the paper's, and so never
+    below the mean score of correct responses.
     """
     if not correct.any():
         why = f"none of the {scores.size} calibration responses is correct"
-        return Gate(threshold=None, closed_because=why, level=_LEVEL, safe_closed_because=why)
+        return Gate(
+            threshold=None, closed_because=why, level=_LEVEL, safe_closed_because=why
+        )
     # The mean of equal scores may round to just above them.
     mean_correct = min(float(scores[correct].mean()), float(scores[correct].max()))
     order = np.argsort(scores, kind="stable")
     thresholds, first = np.unique(scores[order], return_index=True)
     right_above = np.cumsum(correct[order][::-1])[::-1][first]
-    accuracy = right_above / (scores.size - first)  # of the responses with S ≥ t, for each distinct score t
+    accuracy = right_above / (
+        scores.size - first
+    )  # of the responses with S ≥ t, for each distinct score t
     reached = thresholds[accuracy >= p_target]
     parts: dict[str, Any]
     if reached.size:
@@ -222,53 +275,78 @@ def _gate(scores: Floats, correct: Booleans, p_target: float, cross_fitted: Sequ
 
 
 def _safe_count(scores: Floats, correct: Booleans, p_target: float) -> dict[str, Any]:
-    """Return how many responses the lowest passing threshold accepts, as fields of a gate, or why none passes.
+    """Return how many responses the lowest passing threshold accepts, as fields of a
+    gate, or why none passes.
 
-    Given the (k + 1)th highest score, the k above it are independent draws from all scores above it. So the number of
-    right ones is binomial, although the threshold is one of the scores.
+    Given the (k + 1)th highest score, the k above it are independent draws from all
+    scores above it. So the number of right ones is binomial, although the threshold is
+    one of the scores.
     """
     from scipy.stats import binom, binomtest
 
-    # For k = 1 … n responses, how many may be wrong for the lower bound to reach p_target; -1 if even none is too many.
-    # The bound reaches p exactly if P(so few wrong or fewer | p) is at most δ.
-    allowed = np.asarray(binom.ppf(1 - _LEVEL, np.arange(1, scores.size + 1), 1 - p_target) - 1, dtype=np.int64)
+    # For k = 1 … n responses, how many may be wrong for the lower bound to reach
+    # p_target; -1 if even none is too many. The bound reaches p exactly if P(so few
+    # wrong or fewer | p) is at most δ.
+    allowed = np.asarray(
+        binom.ppf(1 - _LEVEL, np.arange(1, scores.size + 1), 1 - p_target) - 1,
+        dtype=np.int64,
+    )
     if allowed[-1] < 0:
         fewest = math.ceil(math.log(1 - _LEVEL) / math.log(p_target))
         why = f"{scores.size} responses are too few to vouch for an accuracy of {p_target:g} ({fewest} at least)"
         return {"safe_closed_because": why}
-    # Test at the counts that allow one more mistake, where the bound requires least. A single mistake at the first such
-    # count would close the gate, so that count is skipped if the second is at most half of the responses.
+    # Test at the counts that allow one more mistake, where the bound requires least. A
+    # single mistake at the first such count would close the gate, so that count is
+    # skipped if the second is at most half of the responses.
     counts = np.flatnonzero(np.diff(allowed, prepend=-1)) + 1
     if counts.size > 1 and counts[1] <= allowed.size / 2:
         counts = counts[1:]
     descending = np.sort(scores)[::-1]
     wrong = np.cumsum(~correct[np.argsort(-scores, kind="stable")])
-    accepted = np.searchsorted(-descending, -descending[counts - 1], side="right")  # with all of equal score
+    accepted = np.searchsorted(
+        -descending, -descending[counts - 1], side="right"
+    )  # with all of equal score
     passed = np.logical_and.accumulate(wrong[accepted - 1] <= allowed[accepted - 1])
     if not passed[0]:
         first = int(accepted[0])
         why = (
-            f"{int(wrong[first - 1])} of the {first} highest-scoring responses are wrong; {p_target:g} at "
-            f"{100 * _LEVEL:g} % allows {int(allowed[first - 1])}"
+            f"{int(wrong[first - 1])} of the {first} highest-scoring responses are "
+            f"wrong; {p_target:g} at {100 * _LEVEL:g} % allows "
+            f"{int(allowed[first - 1])}"
         )
         return {"safe_closed_because": why}
     count = int(accepted[passed][-1])
     right = count - int(wrong[count - 1])
-    bound = binomtest(right, count, alternative="greater").proportion_ci(confidence_level=_LEVEL, method="exact")
+    bound = binomtest(right, count, alternative="greater").proportion_ci(
+        confidence_level=_LEVEL, method="exact"
+    )
     return {"accepted": count, "lower_bound": float(bound.low)}
 
 
 def _why_fallback(auroc: AUROC | None, correct: Booleans) -> str | None:
     """Return why the score is not used: a score near chance is worse than none.
 
-    The AUROC of a measure that was chosen among many is reduced by its bias, estimated on held-out folds.
+    The AUROC of a measure that was chosen among many is reduced by its bias, estimated
+    on held-out folds.
     """
     if auroc is None:
-        return None if correct.all() else "no calibration response is correct, so the score's worth is unknown"
-    chosen_for = 0.0 if auroc.cross_validated is None else max(0.0, auroc.value - auroc.cross_validated)
+        return (
+            None
+            if correct.all()
+            else "no calibration response is correct, so the score's worth is unknown"
+        )
+    chosen_for = (
+        0.0
+        if auroc.cross_validated is None
+        else max(0.0, auroc.value - auroc.cross_validated)
+    )
     if auroc.low - chosen_for > 0.5:
         return None
-    lowered = f" less {chosen_for:.2f}, by which choosing it flattered it," if chosen_for else ""
+    lowered = (
+        f" less {chosen_for:.2f}, by which choosing it flattered it,"
+        if chosen_for
+        else ""
+    )
     return (
         f"the score does not separate right from wrong: AUROC {auroc.value:.2f}, "
         f"95 % interval [{auroc.low:.2f}, {auroc.high:.2f}]{lowered} reaches 0.5"
@@ -276,17 +354,20 @@ def _why_fallback(auroc: AUROC | None, correct: Booleans) -> str | None:
 
 
 def _why_unweighed(within: AUROC | None, weight: str, correct: Booleans) -> str | None:
-    """Return why votes are not weighed. Weights only help if the score separates the responses to one question."""
+    """Return why votes are not weighed. Weights only help if the score separates the
+    responses to one question.
+    """
     if weight == "count" or (within is not None and within.low > _WITHIN_NEEDED):
         return None
     if within is not None:
         return (
-            f"the score hardly separates the responses to one question: AUROC {within.value:.2f}, 95 % interval "
-            f"[{within.low:.2f}, {within.high:.2f}], of which the lower end must be above {_WITHIN_NEEDED:g}"
+            "the score hardly separates the responses to one question: AUROC "
+            f"{within.value:.2f}, 95 % interval [{within.low:.2f}, {within.high:.2f}], "
+            f"of which the lower end must be above {_WITHIN_NEEDED:g}"
         )
     if correct.all():
         return f"all {correct.size} responses are right, so nothing shows whether the score tells right from wrong ones"
     return (
-        "it is unknown whether the score separates the responses to one question; calibrate on four samples of "
-        "each to know it"
+        "it is unknown whether the score separates the responses to one question; "
+        "calibrate on four samples of each to know it"
     )

@@ -31,7 +31,9 @@ __all__ = ["ConsensusCalibrator"]
 logger = logging.getLogger(__name__)
 
 _WAITING: Final = 64  # questions in the queue at most; others are not learned from
-_IDLE: Final = 1.0  # seconds that the thread waits for a question, because waking it is faster than starting one
+# seconds that the thread waits for a question, because waking it is faster than
+# starting one
+_IDLE: Final = 1.0
 _LAST: Final = 5.0  # seconds for the queued questions when the process ends
 _DRIFTED: Final[dict[Drift, str]] = {
     "agreement": "responses agree with one another otherwise than was learned",
@@ -40,32 +42,40 @@ _DRIFTED: Final[dict[Drift, str]] = {
 
 
 class ConsensusCalibrator:
-    """Learns without labels, from how far the responses to each question agree. Safe to call from several threads.
+    """Learns without labels, from how far the responses to each question agree. Safe to
+    call from several threads.
 
-    Each answered question becomes a row. The first calibration is made at ``minimum`` rows; before, the caller counts
-    votes (ASC). Further ones are made each time the rows have grown by a quarter. A thread scores responses, appends
-    rows and calibrates. It ends when it has nothing to do.
+    Each answered question becomes a row. The first calibration is made at ``minimum``
+    rows; before, the caller counts votes (ASC). Further ones are made each time the
+    rows have grown by a quarter. A thread scores responses, appends rows and
+    calibrates. It ends when it has nothing to do.
 
-    If there are several kinds of request (other tools, another schema or system prompt), each kind with ``minimum``
-    rows also gets a calibration of its own, which borrows from that of all kinds while the rows are few.
+    If there are several kinds of request (other tools, another schema or system
+    prompt), each kind with ``minimum`` rows also gets a calibration of its own, which
+    borrows from that of all kinds while the rows are few.
 
     If the responses show drift, all rows are dropped and learning starts again: see
     :class:`~langchain_reasc.calibration.drift.DriftMonitor`.
 
     Args:
-        measure: how responses are scored; None chooses among all measures that the responses carry.
+        measure: how responses are scored; None chooses among all measures that the
+            responses carry.
         budget: responses to a question at most.
         minimum: questions before the first calibration.
         fingerprint: the model, prompt and sampling.
-        path: the SQLite file of the rows. Processes that share it learn from the rows of all of them, and each
-            calibrates for itself. While the file cannot be written, rows are kept in memory, and the last 512 of them
-            are appended later.
-        any_model: whether to accept a file whose rows were measured on another model, prompt or sampling.
+        path: the SQLite file of the rows. Processes that share it learn from the rows
+            of all of them, and each calibrates for itself. While the file cannot be
+            written, rows are kept in memory, and the last 512 of them are appended
+            later.
+        any_model: whether to accept a file whose rows were measured on another model,
+            prompt or sampling.
         seed: the seed of the calibration and of the choice of audited questions.
 
     Raises:
-        CalibrationFileError: the file is not a store of online learning, or its folder does not exist.
-        FingerprintMismatch: its rows were measured on another model, prompt or sampling.
+        CalibrationFileError: the file is not a store of online learning, or its folder
+            does not exist.
+        FingerprintMismatch: its rows were measured on another model, prompt or
+            sampling.
     """
 
     def __init__(
@@ -79,12 +89,26 @@ class ConsensusCalibrator:
         any_model: bool = False,
         seed: int = 0,
     ) -> None:
-        self.measure, self._fingerprint, self._seed = measure, fingerprint or Fingerprint(), seed
+        self.measure, self._fingerprint, self._seed = (
+            measure,
+            fingerprint or Fingerprint(),
+            seed,
+        )
         measures = [measure] if measure else candidate_measures([*SIGNALS, VERBALIZED])
-        self._learner = Learner(measures, budget=budget, minimum=minimum, fingerprint=self._fingerprint, seed=seed)
-        self._log = ObservationLog(measures, self._fingerprint, path, any_model=any_model)
+        self._learner = Learner(
+            measures,
+            budget=budget,
+            minimum=minimum,
+            fingerprint=self._fingerprint,
+            seed=seed,
+        )
+        self._log = ObservationLog(
+            measures, self._fingerprint, path, any_model=any_model
+        )
         self.path = self._log.path
-        self._waiting: deque[tuple[AnsweredQuestion, bool]] = deque()  # each with whether a calibration decided it
+        self._waiting: deque[tuple[AnsweredQuestion, bool]] = (
+            deque()
+        )  # each with whether a calibration decided it
         self._numbers = count()
         self._restarts = 0  # restarts that were logged
         self._reset_threads()
@@ -96,11 +120,14 @@ class ConsensusCalibrator:
     def restore(self) -> None:
         """Read the file and calibrate on its rows, once.
 
-        The constructor does this, unless it runs in an event loop; then the first call does.
+        The constructor does this, unless it runs in an event loop; then the first call
+        does.
 
         Raises:
-            CalibrationFileError: the file is not a store of online learning, or its folder does not exist.
-            FingerprintMismatch: its rows were measured on another model, prompt or sampling.
+            CalibrationFileError: the file is not a store of online learning, or its
+                folder does not exist.
+            FingerprintMismatch: its rows were measured on another model, prompt or
+                sampling.
         """
         if self._restored:
             return
@@ -115,8 +142,12 @@ class ConsensusCalibrator:
     def _reset_threads(self) -> None:
         """Set locks and flags to their values without a thread."""
         self._turn = threading.Condition()  # guards the queue and the flags
-        self._lock = threading.Lock()  # guards rows and learner; acquire it before _turn
-        self._working = self._busy = self._closing = False  # whether there is a thread, and whether it is at work
+        self._lock = (
+            threading.Lock()
+        )  # guards rows and learner; acquire it before _turn
+        self._working = self._busy = self._closing = (
+            False  # whether there is a thread, and whether it is at work
+        )
         self._to_fit = False  # whether a calibration is due
 
     @property
@@ -138,7 +169,8 @@ class ConsensusCalibrator:
         return self._learner.calibration
 
     def calibration_for(self, kind: str) -> Calibration | None:
-        """Return the calibration for a kind of request: its own, or else that of all kinds.
+        """Return the calibration for a kind of request: its own, or else that of all
+        kinds.
 
         Args:
             kind: see :attr:`~langchain_reasc.calibration.Fingerprint.kind`.
@@ -155,11 +187,19 @@ class ConsensusCalibrator:
         """
         learner, known = self._learner, self._learner.observations
         if calibration is not None:
-            of = "answers alone" if calibration.measure is None else f"answers and {calibration.measure}"
+            of = (
+                "answers alone"
+                if calibration.measure is None
+                else f"answers and {calibration.measure}"
+            )
             why = f" ({calibration.untrusted})" if calibration.untrusted else ""
             curve = calibration.p_correct
-            labels = f"{curve.n} of them with a known outcome" if curve else "without labels"
-            of_kind = " of this kind" if calibration is learner.calibration_of(kind) else ""
+            labels = (
+                f"{curve.n} of them with a known outcome" if curve else "without labels"
+            )
+            of_kind = (
+                " of this kind" if calibration is learner.calibration_of(kind) else ""
+            )
             return f"learned from {calibration.n} questions{of_kind}{',' * bool(curve)} {labels}, of {of}{why}"
         so_far = f"{known.seen} of {learner.minimum} questions seen"
         if known.drifted:
@@ -171,12 +211,18 @@ class ConsensusCalibrator:
 
     @property
     def learns_of(self) -> tuple[Measure | None, Fingerprint, Path | None]:
-        """The measure, the model and the file. Calibrators with the same can be exchanged."""
+        """The measure, the model and the file. Calibrators with the same can be
+        exchanged.
+        """
         return self.measure, self._fingerprint, self.path
 
     def audits(self, share: float) -> bool:
-        """Decide whether the next question is audited, so that this share of all questions is."""
-        drawn = hashlib.blake2b(f"{self._seed} {next(self._numbers)}".encode(), digest_size=4).digest()
+        """Decide whether the next question is audited, so that this share of all
+        questions is.
+        """
+        drawn = hashlib.blake2b(
+            f"{self._seed} {next(self._numbers)}".encode(), digest_size=4
+        ).digest()
         return int.from_bytes(drawn) < share * 2**32
 
     def observe(self, question: AnsweredQuestion, *, learned: bool) -> None:
@@ -200,15 +246,20 @@ class ConsensusCalibrator:
             try:
                 start_daemon(self._work, "online calibration")
                 self._working = True
-            except RuntimeError as error:  # no thread can be started, for example at the end of the process
+            except RuntimeError as error:
+                # no thread can be started, for example at the end of the process
                 self._waiting.clear()
                 self._to_fit = False
                 logger.warning("a question could not be learned from: %s", error)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until all queued questions are learned from. Return False after this many seconds."""
+        """Wait until all queued questions are learned from. Return False after this
+        many seconds.
+        """
         with self._turn:
-            return self._turn.wait_for(lambda: not (self._waiting or self._to_fit or self._busy), timeout)
+            return self._turn.wait_for(
+                lambda: not (self._waiting or self._to_fit or self._busy), timeout
+            )
 
     def record_outcome(self, id: str, correct: bool) -> bool:
         """Store whether an answer was right. This takes milliseconds.
@@ -233,7 +284,9 @@ class ConsensusCalibrator:
         return known
 
     def save(self) -> None:
-        """Append the rows that could not be written before. A failure is logged, because it must not cost an answer."""
+        """Append the rows that could not be written before. A failure is logged,
+        because it must not cost an answer.
+        """
         with self._lock:
             self._log.save()
             self._follow_log()
@@ -261,11 +314,15 @@ class ConsensusCalibrator:
                 self._fit()
 
     def _has_work(self) -> bool:
-        """Wait a moment for something to do. Return False if nothing comes; the thread then ends."""
+        """Wait a moment for something to do. Return False if nothing comes; the thread
+        then ends.
+        """
         with self._turn:
             self._busy = False
             self._turn.notify_all()
-            self._turn.wait_for(lambda: self._waiting or self._to_fit or self._closing, _IDLE)
+            self._turn.wait_for(
+                lambda: self._waiting or self._to_fit or self._closing, _IDLE
+            )
             self._working = self._busy = bool(self._waiting or self._to_fit)
             return self._working
 
@@ -278,7 +335,11 @@ class ConsensusCalibrator:
                 question, learned = self._waiting.popleft()
             learner = self._learner
             try:
-                row = question.scored_by(learner.measures, learner.observations.provenance, counted=not learned)
+                row = question.scored_by(
+                    learner.measures,
+                    learner.observations.provenance,
+                    counted=not learned,
+                )
                 self._log.append(learner.with_predictions(row))
                 self._follow_log()
                 self._to_fit = self._to_fit or (learner.due and not self._closing)
@@ -317,7 +378,9 @@ class ConsensusCalibrator:
         self._learner.adopt_fits(learner)
 
     def _in_child(self) -> None:
-        """Drop the queue and the unsaved rows after a fork. They are the parent's, and so is its thread."""
+        """Drop the queue and the unsaved rows after a fork. They are the parent's, and
+        so is its thread.
+        """
         self._reset_threads()
         self._waiting.clear()
         self._log.forget_unsaved()
@@ -330,7 +393,8 @@ _finishing_in: int | None = None  # the process that has registered _finish
 def _finish_at_exit() -> None:
     """Register that queued questions are stored when this process ends.
 
-    Before Python 3.13, processes that ``multiprocessing`` forks run its finalizers, but not ``atexit``'s.
+    Before Python 3.13, processes that ``multiprocessing`` forks run its finalizers, but
+    not ``atexit``'s.
     """
     global _finishing_in
     if _finishing_in != os.getpid():

@@ -1,4 +1,5 @@
-"""Parts of a calibration file: the gate, the AUROC, the mixture, what to expect, and the measures that were not chosen.
+"""Parts of a calibration file: the gate, the AUROC, the mixture, what to expect, and
+the measures that were not chosen.
 
 The models read like the JSON file.
 """
@@ -34,15 +35,21 @@ class Record(BaseModel):
 
 
 class Gate(Record):
-    """The score at which the first response is accepted alone: the paper's threshold and a safe one.
+    """The score at which the first response is accepted alone: the paper's threshold
+    and a safe one.
 
     Attributes:
-        threshold: the paper's τ_gate, the larger of its two parts; null if the gate is closed.
-        mean_part: mean score of correct responses (offline) or of the mixture's upper component.
-        target_part: smallest score whose accuracy (offline) or mixture posterior reaches p_target.
+        threshold: the paper's τ_gate, the larger of its two parts; null if the gate is
+            closed.
+        mean_part: mean score of correct responses (offline) or of the mixture's upper
+            component.
+        target_part: smallest score whose accuracy (offline) or mixture posterior
+            reaches p_target.
         closed_because: why the gate is closed.
-        level: 1 - δ, the confidence level of the safe threshold; null if no safe threshold was computed.
-        safe_threshold: smallest threshold that passes at this level, at least mean_part; null if none passes.
+        level: 1 - δ, the confidence level of the safe threshold; null if no safe
+            threshold was computed.
+        safe_threshold: smallest threshold that passes at this level, at least
+            mean_part; null if none passes.
         accepted: how many calibration responses the safe threshold accepts.
         lower_bound: Clopper-Pearson lower bound of their accuracy, at this level.
         safe_closed_because: why no threshold passes.
@@ -61,12 +68,25 @@ class Gate(Record):
     @model_validator(mode="after")
     def _open_or_explained(self) -> Self:
         if (self.threshold is None) == (self.closed_because is None):
-            raise ValueError("a gate has either a threshold or a reason for being closed")
-        safe = (self.level, self.safe_threshold, self.accepted, self.lower_bound, self.safe_closed_because)
-        given = [value is not None for value in safe]
-        if given not in ([False] * 5, [True] * 4 + [False], [True, False, False, False, True]):
             raise ValueError(
-                "a gate with a level has either safe_threshold, accepted and lower_bound, or safe_closed_because"
+                "a gate has either a threshold or a reason for being closed"
+            )
+        safe = (
+            self.level,
+            self.safe_threshold,
+            self.accepted,
+            self.lower_bound,
+            self.safe_closed_because,
+        )
+        given = [value is not None for value in safe]
+        if given not in (
+            [False] * 5,
+            [True] * 4 + [False],
+            [True, False, False, False, True],
+        ):
+            raise ValueError(
+                "a gate with a level has either safe_threshold, accepted and "
+                "lower_bound, or safe_closed_because"
             )
         return self
 
@@ -74,18 +94,27 @@ class Gate(Record):
         threshold, _ = self.in_use
         if threshold is None:
             return "gate closed"
-        return f"gate {threshold:.4g}" + (f" (holds at {100 * self.level:g} %)" if self.level else "")
+        return f"gate {threshold:.4g}" + (
+            f" (holds at {100 * self.level:g} %)" if self.level else ""
+        )
 
     @property
     def in_use(self) -> tuple[float | None, str | None]:
-        """The threshold that applies (the safe one if it was computed), or None and the reason."""
+        """The threshold that applies (the safe one if it was computed), or None and the
+        reason.
+        """
         if self.level is None:
             return self.threshold, self.closed_because
         return self.safe_threshold, self.safe_closed_because
 
     def as_in_paper(self) -> Self:
         """Return the gate without the safe threshold."""
-        without = {"level": None, "safe_threshold": None, "accepted": None, "lower_bound": None}
+        without = {
+            "level": None,
+            "safe_threshold": None,
+            "accepted": None,
+            "lower_bound": None,
+        }
         return self.model_copy(update={**without, "safe_closed_because": None})
 
 
@@ -123,7 +152,8 @@ class AUROC(Record):
         value: P(S(right) > S(wrong)), ties counting half.
         low: lower end of the interval.
         high: upper end of the interval.
-        cross_validated: with ``measure="auto"``, AUROC on held-out folds of the measure chosen on the others.
+        cross_validated: with ``measure="auto"``, AUROC on held-out folds of the measure
+            chosen on the others.
     """
 
     value: Probability
@@ -151,14 +181,17 @@ class RejectedMeasure(Record):
 
 
 class Expectation(Record):
-    """What to expect of the rule of a calibration, on questions like those that it was made of.
+    """What to expect of the rule of a calibration, on questions like those that it was
+    made of.
 
     Attributes:
-        samples: responses to a question, in the mean; null if the questions had one response each.
+        samples: responses to a question, in the mean; null if the questions had one
+            response each.
         uncalibrated: the same by the rule that decides without a calibration.
         budget: responses to a question at most.
         unanswered: share of the responses in which no answer was found.
-        cut_off: share of the responses that were cut off before their answer; null if unknown.
+        cut_off: share of the responses that were cut off before their answer; null if
+            unknown.
         all_equal: whether no question had two different answers.
     """
 

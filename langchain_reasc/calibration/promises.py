@@ -1,4 +1,6 @@
-"""What a calibration promises: how likely further responses agree with an answer, and how likely it is right."""
+"""What a calibration promises: how likely further responses agree with an answer, and
+how likely it is right.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -30,14 +32,22 @@ _Statistic = Callable[[Decision], float | None]
 
 _LONG_ENOUGH: Final = 4  # responses, so that both halves have votes
 _ENOUGH_DECISIONS: Final = 16  # decisions that a curve needs
-_FEWEST_KNOWN: Final = 10  # outcomes of right answers, and of wrong ones, that a curve needs without labels
-_POINTS: Final = 17  # points of the stored curve; interpolation is off by .05 at the steepest
+# outcomes of right answers, and of wrong ones, that a curve needs without labels
+_FEWEST_KNOWN: Final = 10
+_POINTS: Final = (
+    17  # points of the stored curve; interpolation is off by .05 at the steepest
+)
 _NEAREST: Final = 1e-4
-_PENALTY: Final = 0.1  # on the square of the slope, which perfectly separated decisions would make infinite
+# on the square of the slope, which perfectly separated decisions would make infinite
+_PENALTY: Final = 0.1
 
 
 def promises_of(
-    calibration: Calibration, prior: Prior, questions: Sequence[Observation], row: int | None, budget: int
+    calibration: Calibration,
+    prior: Prior,
+    questions: Sequence[Observation],
+    row: int | None,
+    budget: int,
 ) -> dict[str, Any]:
     """Return what a calibration promises about its rule, as fields of the calibration.
 
@@ -49,11 +59,14 @@ def promises_of(
         budget: responses to a question at most.
     """
     rule = calibration.rule(budget=budget, on_missing_confidence="count")
-    # Questions that a learned rule cut short are left out, because they ended when responses agreed.
+    # Questions that a learned rule cut short are left out, because they ended when
+    # responses agreed.
     counted = [one.responses(row) for one in questions if one.counted]
     expected = prior if row is None else None  # a prior is about counts
     return {
-        "guarantee": _guarantee(rule, Agreement(prior, budget=budget), counted, len(questions)),
+        "guarantee": _guarantee(
+            rule, Agreement(prior, budget=budget), counted, len(questions)
+        ),
         "p_agree": _p_agree(rule, questions, row, expected),
         "p_correct": _p_correct(rule, questions, row, expected),
     }
@@ -65,55 +78,100 @@ def _guarantee(
     questions: Sequence[Sequence[Response]],
     n: int,
 ) -> str:
-    """Say how often the rule gave another answer than counting votes, on the questions it was fitted on.
+    """Say how often the rule gave another answer than counting votes, on the questions
+    it was fitted on.
 
-    If the rule wants more responses than counting did, its answer is unknown. Such a question counts with the
-    probability, under the prior, that the leader changes by the end of the budget.
+    If the rule wants more responses than counting did, its answer is unknown. Such a
+    question counts with the probability, under the prior, that the leader changes by
+    the end of the budget.
 
-    Questions with sufficient votes are separated from those on which votes were split to the end, where the answer of
-    the majority is hardly better than another.
+    Questions with sufficient votes are separated from those on which votes were split
+    to the end, where the answer of the majority is hardly better than another.
     """
     from scipy.stats import beta
 
-    differs: dict[bool, list[bool]] = {True: [], False: []}  # by whether counted votes were sufficient
-    going_on: list[float] = []  # P(the answer changes) if the rule goes on although counted votes are sufficient
+    differs: dict[bool, list[bool]] = {
+        True: [],
+        False: [],
+    }  # by whether counted votes were sufficient
+    going_on: list[
+        float
+        # P(the answer changes) if the rule goes on although counted votes are sufficient
+    ] = []
     for responses in questions:
-        counted, decision = decide(ASC() | Cap(len(responses)), responses), decide(rule, responses)
-        sufficient, otherwise = counted.reason == "evidence", decision.answer != counted.answer
+        counted, decision = (
+            decide(ASC() | Cap(len(responses)), responses),
+            decide(rule, responses),
+        )
+        sufficient, otherwise = (
+            counted.reason == "evidence",
+            decision.answer != counted.answer,
+        )
         differs[sufficient].append(otherwise)
-        if sufficient and not (otherwise or decision.stop) and len(responses) < counts.budget:
+        if (
+            sufficient
+            and not (otherwise or decision.stop)
+            and len(responses) < counts.budget
+        ):
             votes = counts.tally(responses).evidence
-            going_on.append(1 - counts.leader_stays(votes, counts.budget - len(responses)))
+            going_on.append(
+                1 - counts.leader_stays(votes, counts.budget - len(responses))
+            )
     decided, split = differs[True], differs[False]
     parts = [f"learned from {n} questions by agreement"]
     if decided:
         others = sum(decided) + sum(going_on)
-        high = float(beta.ppf(0.95, others + 1, len(decided) - others)) if others < len(decided) else 1.0
+        high = (
+            float(beta.ppf(0.95, others + 1, len(decided) - others))
+            if others < len(decided)
+            else 1.0
+        )
         more = f", and {sum(going_on):.1f} of {len(going_on)} on which it goes on, as far as was learned"
         parts.append(
-            f"of {len(decided)} on which counted votes are sufficient {sum(decided)} would be answered otherwise"
-            f"{more if going_on else ''}, so at most {high:.1%} of such questions are (95 %)"
+            f"of {len(decided)} on which counted votes are sufficient {sum(decided)} "
+            f"would be answered otherwise{more if going_on else ''}, so at most "
+            f"{high:.1%} of such questions are (95 %)"
         )
     if split:
-        parts.append(f"of {len(split)} on which votes are split to the end, {sum(split)} would")
+        parts.append(
+            f"of {len(split)} on which votes are split to the end, {sum(split)} would"
+        )
     return "; ".join([*parts, "agreement is not correctness"])
 
 
 def agreement_by_support(
-    rule: StoppingRule, questions: Iterable[Observation], row: int | None, statistic: _Statistic = support
+    rule: StoppingRule,
+    questions: Iterable[Observation],
+    row: int | None,
+    statistic: _Statistic = support,
 ) -> list[tuple[float, bool]]:
-    """Return (support, agreed): the decision of one half of the responses, and whether the other half agrees.
+    """Return (support, agreed): the decision of one half of the responses, and whether
+    the other half agrees.
 
-    Questions that a learned rule decided, and those with too few responses, are left out.
+    Questions that a learned rule decided, and those with too few responses, are left
+    out.
     """
-    long = (one.responses(row) for one in questions if one.counted and len(one.answers) >= _LONG_ENOUGH)
-    return [pair for responses in long if (pair := agreement_with_rest(rule, responses, statistic)) is not None]
+    long = (
+        one.responses(row)
+        for one in questions
+        if one.counted and len(one.answers) >= _LONG_ENOUGH
+    )
+    return [
+        pair
+        for responses in long
+        if (pair := agreement_with_rest(rule, responses, statistic)) is not None
+    ]
 
 
 def _p_agree(
-    rule: StoppingRule, questions: Sequence[Observation], row: int | None, prior: Prior | None
+    rule: StoppingRule,
+    questions: Sequence[Observation],
+    row: int | None,
+    prior: Prior | None,
 ) -> SupportCurve | None:
-    """Return how likely further responses agree; None if too few questions have enough responses."""
+    """Return how likely further responses agree; None if too few questions have enough
+    responses.
+    """
     pairs = agreement_by_support(rule, questions, row, _statistic(prior))
     if len(pairs) < _ENOUGH_DECISIONS:
         return None
@@ -121,9 +179,14 @@ def _p_agree(
 
 
 def agreement_curve(
-    calibration: Calibration, measures: Sequence[Measure], questions: Sequence[Observation], *, budget: int
+    calibration: Calibration,
+    measures: Sequence[Measure],
+    questions: Sequence[Observation],
+    *,
+    budget: int,
 ) -> SupportCurve | None:
-    """Return how likely further responses agree with a calibration's decision, from the questions with counted votes.
+    """Return how likely further responses agree with a calibration's decision, from the
+    questions with counted votes.
 
     None if too few of them have enough responses.
     """
@@ -131,18 +194,30 @@ def agreement_curve(
     block = calibration.rule_
     measure = calibration.measure if block and block.odds else None
     row = measures.index(measure) if measure in measures else None
-    return _p_agree(rule, questions, row, block.agreement_prior if block and row is None else None)
+    return _p_agree(
+        rule, questions, row, block.agreement_prior if block and row is None else None
+    )
 
 
 def correctness_by_support(
-    rule: StoppingRule, questions: Iterable[Observation], row: int | None, statistic: _Statistic = support
+    rule: StoppingRule,
+    questions: Iterable[Observation],
+    row: int | None,
+    statistic: _Statistic = support,
 ) -> list[tuple[float, bool]]:
-    """Return (support, right) of each decision whose answer is known to be right or wrong."""
+    """Return (support, right) of each decision whose answer is known to be right or
+    wrong.
+    """
     pairs = list[tuple[float, bool]]()
     for question in questions:
-        if len(question.answers) > 1 and any(right is not None for right in question.known):
+        if len(question.answers) > 1 and any(
+            right is not None for right in question.known
+        ):
             decision = decide(rule, question.responses(row))
-            known = {str(answer): right for answer, right in zip(question.answers, question.known, strict=True)}
+            known = {
+                str(answer): right
+                for answer, right in zip(question.answers, question.known, strict=True)
+            }
             share, right = statistic(decision), known.get(decision.answer or "")
             if share is not None and right is not None:
                 pairs.append((share, right))
@@ -150,16 +225,26 @@ def correctness_by_support(
 
 
 def _p_correct(
-    rule: StoppingRule, questions: Sequence[Observation], row: int | None, prior: Prior | None
+    rule: StoppingRule,
+    questions: Sequence[Observation],
+    row: int | None,
+    prior: Prior | None,
 ) -> SupportCurve | None:
-    """Return how likely an answer is right; None if too few are known to be right or wrong.
+    """Return how likely an answer is right; None if too few are known to be right or
+    wrong.
 
-    16 labels are enough. Outcomes are reported for a biased choice of answers, such as wrong ones only, so at least 10
-    right and 10 wrong ones are required.
+    16 labels are enough. Outcomes are reported for a biased choice of answers, such as
+    wrong ones only, so at least 10 right and 10 wrong ones are required.
     """
     pairs = correctness_by_support(rule, questions, row, _statistic(prior))
-    of_right, labels = sum(right for _, right in pairs), sum(bool(one.right) for one in questions)
-    if len(pairs) < 2 or (labels < _ENOUGH_DECISIONS and min(of_right, len(pairs) - of_right) < _FEWEST_KNOWN):
+    of_right, labels = (
+        sum(right for _, right in pairs),
+        sum(bool(one.right) for one in questions),
+    )
+    if len(pairs) < 2 or (
+        labels < _ENOUGH_DECISIONS
+        and min(of_right, len(pairs) - of_right) < _FEWEST_KNOWN
+    ):
         return None
     return fit_support_curve(*zip(*pairs, strict=True), rule=rule.name, prior=prior)
 
@@ -169,13 +254,17 @@ def _statistic(prior: Prior | None) -> _Statistic:
 
 
 def agreement_with_rest(
-    rule: StoppingRule, responses: Sequence[Response], statistic: Callable[[Decision], float | None] = support
+    rule: StoppingRule,
+    responses: Sequence[Response],
+    statistic: Callable[[Decision], float | None] = support,
 ) -> tuple[float, bool] | None:
-    """Compare the decision on one half of the responses with the votes of the other half.
+    """Compare the decision on one half of the responses with the votes of the other
+    half.
 
-    The rule decides on the first half, in launch order. The decision agrees if its answer is the one that most of the
-    second half give, so no response is compared with itself. This is agreement and not correctness: if wrong answers
-    agree, it is too high.
+    The rule decides on the first half, in launch order. The decision agrees if its
+    answer is the one that most of the second half give, so no response is compared with
+    itself. This is agreement and not correctness: if wrong answers agree, it is too
+    high.
 
     Returns:
         The support of the decision and whether it agrees; None if a half has no answer.
@@ -186,32 +275,52 @@ def agreement_with_rest(
     decision = decide(rule | Cap(half), responses[:half])
     others = decide(Cap(len(responses) - half), responses[half:]).answer
     share = statistic(decision)
-    return None if share is None or others is None else (share, decision.answer == others)
+    return (
+        None if share is None or others is None else (share, decision.answer == others)
+    )
 
 
 def fit_support_curve(
-    statistics: npt.ArrayLike, right: npt.ArrayLike, *, rule: str | None = None, prior: Prior | None = None
+    statistics: npt.ArrayLike,
+    right: npt.ArrayLike,
+    *,
+    rule: str | None = None,
+    prior: Prior | None = None,
 ) -> SupportCurve:
-    """Fit Platt scaling of the support: ``P(right) = 1 / (1 + exp(-(a + b · logit(support))))`` with b ≥ 0.
+    """Fit Platt scaling of the support:
+    ``P(right) = 1 / (1 + exp(-(a + b · logit(support))))`` with b ≥ 0.
 
-    A logistic curve on the logit is beta calibration with two equal exponents (Kull et al. 2017). On a few dozen to a
-    few hundred decisions it predicts better than isotonic regression, whose steps follow the noise. Outside of the
-    observed supports it is constant, and it stays as far from 0 and 1 as the rule of succession on n decisions.
+    A logistic curve on the logit is beta calibration with two equal exponents (Kull et
+    al. 2017). On a few dozen to a few hundred decisions it predicts better than
+    isotonic regression, whose steps follow the noise. Outside of the observed supports
+    it is constant, and it stays as far from 0 and 1 as the rule of succession on n
+    decisions.
 
     Args:
-        statistics: shape (n,), :func:`~langchain_reasc.method.decision.support` of one decision per question.
-        right: shape (n,), whether each answer was right; without labels, whether it agreed with the other responses.
+        statistics: shape (n,), :func:`~langchain_reasc.method.decision.support` of one
+            decision per question.
+        right: shape (n,), whether each answer was right; without labels, whether it
+            agreed with the other responses.
         rule: the name of the rule that decided, if the curve holds only for that.
         prior: the prior behind the support; None if the support comes from votes alone.
 
     Raises:
-        CalibrationDataError: fewer than 2 decisions, unequal numbers of both, or a support that is not in [0, 1].
+        CalibrationDataError: fewer than 2 decisions, unequal numbers of both, or a
+            support that is not in [0, 1].
     """
-    shares, labels = np.asarray(statistics, dtype=np.float64), np.asarray(right, dtype=bool)
+    shares, labels = (
+        np.asarray(statistics, dtype=np.float64),
+        np.asarray(right, dtype=bool),
+    )
     if shares.ndim != 1 or shares.shape != labels.shape:
-        raise CalibrationDataError(f"{shares.size} decisions but {labels.size} labels; each decision needs one of each")
+        raise CalibrationDataError(
+            f"{shares.size} decisions but {labels.size} labels; each decision needs "
+            "one of each"
+        )
     if shares.size < 2:
-        raise CalibrationDataError(f"a support curve needs at least 2 decisions, got {shares.size}")
+        raise CalibrationDataError(
+            f"a support curve needs at least 2 decisions, got {shares.size}"
+        )
     if (wrong := shares[~((shares >= 0) & (shares <= 1))]).size:
         raise CalibrationDataError(f"a support is a share from 0 to 1, got {wrong[0]}")
     grid = np.unique(np.linspace(shares.min(), shares.max(), _POINTS))
@@ -227,16 +336,24 @@ def fit_support_curve(
 
 
 def _logistic(shares: Floats, right: Booleans, at: Floats) -> Floats:
-    """Return the fitted curve, or the constant rate (k + 1)/(n + 2) if no rising curve fits."""
+    """Return the fitted curve, or the constant rate (k + 1)/(n + 2) if no rising curve
+    fits.
+    """
     rate = np.full(at.shape, (right.sum() + 1) / (right.size + 2))
     if right.all() or not right.any() or at.size < 2:
         return rate
     from sklearn.linear_model import LogisticRegression
 
     fitted: Any = LogisticRegression(C=1 / _PENALTY).fit(_logit(shares), right)
-    return np.asarray(fitted.predict_proba(_logit(at))[:, 1]) if fitted.coef_[0, 0] > 0 else rate
+    return (
+        np.asarray(fitted.predict_proba(_logit(at))[:, 1])
+        if fitted.coef_[0, 0] > 0
+        else rate
+    )
 
 
 def _logit(shares: Floats) -> Floats:
-    kept = np.clip(shares, _NEAREST, 1 - _NEAREST)  # a heavy response may leave no share for others
+    kept = np.clip(
+        shares, _NEAREST, 1 - _NEAREST
+    )  # a heavy response may leave no share for others
     return np.asarray(np.log(kept / (1 - kept)))[:, None]

@@ -1,4 +1,6 @@
-"""How reliable ``p_correct`` is: predicted probabilities against the outcomes that were reported later."""
+"""How reliable ``p_correct`` is: predicted probabilities against the outcomes that were
+reported later.
+"""
 
 import math
 from collections.abc import Iterable
@@ -19,7 +21,8 @@ _FEWEST: Final = 2 * _IN_A_BIN
 
 
 class Share(NamedTuple):
-    """A share of independent cases. Its text includes the exact 95 % interval (Clopper and Pearson 1934).
+    """A share of independent cases. Its text includes the exact 95 % interval (Clopper
+    and Pearson 1934).
 
     Attributes:
         hits: the cases that count.
@@ -53,12 +56,14 @@ class Reliability:
     """Predicted probabilities compared with the outcomes that were reported later.
 
     Attributes:
-        bins: mean probability and share of right answers, for groups of similar probabilities; ascending.
+        bins: mean probability and share of right answers, for groups of similar
+            probabilities; ascending.
         brier: the mean of (probability − outcome)² (Brier 1950).
         brier_of_mean: the same if every prediction were the share of right answers.
-        error: the expected calibration error Σ n_b/n · \\|right_b − said_b\\| over the bins (Nixon et al. 2019).
-        by_chance: its expected value if every probability were true: Σ_b √(2/π · Σ p (1 − p)) / n, by a normal
-            approximation.
+        error: the expected calibration error Σ n_b/n · \\|right_b − said_b\\| over the
+            bins (Nixon et al. 2019).
+        by_chance: its expected value if every probability were true: Σ_b √(2/π · Σ p (1
+            − p)) / n, by a normal approximation.
     """
 
     bins: tuple[tuple[float, Share], ...]
@@ -74,8 +79,14 @@ class Reliability:
 
 
 def reliability_of(questions: Iterable[Observation]) -> Reliability | None:
-    """Compare ``p_correct``, as it was reported, with the outcomes; None for fewer than 20 answers."""
-    pairs = [(one.p_correct, one.correct) for one in questions if None not in (one.p_correct, one.correct)]
+    """Compare ``p_correct``, as it was reported, with the outcomes; None for fewer than
+    20 answers.
+    """
+    pairs = [
+        (one.p_correct, one.correct)
+        for one in questions
+        if None not in (one.p_correct, one.correct)
+    ]
     if len(pairs) < _FEWEST:
         return None
     said, right = np.array(pairs, dtype=np.float64).T
@@ -86,23 +97,35 @@ def reliability_of(questions: Iterable[Observation]) -> Reliability | None:
         brier=float(((said - right) ** 2).mean()),
         brier_of_mean=rate * (1 - rate),
         error=sum(abs(float((right - said)[at].sum())) for at in held) / len(pairs),
-        by_chance=sum(math.sqrt(2 / math.pi * float((said * (1 - said))[at].sum())) for at in held) / len(pairs),
+        by_chance=sum(
+            math.sqrt(2 / math.pi * float((said * (1 - said))[at].sum())) for at in held
+        )
+        / len(pairs),
     )
 
 
 def binned(values: npt.ArrayLike, outcomes: npt.ArrayLike) -> list[tuple[float, Share]]:
-    """Return mean value and share of true outcomes in up to 5 groups of similar values, of 10 or more each.
+    """Return mean value and share of true outcomes in up to 5 groups of similar values,
+    of 10 or more each.
 
     Args:
         values: shape (n,).
         outcomes: shape (n,), true or false.
     """
-    levels, hits = np.asarray(values, dtype=np.float64), np.asarray(outcomes, dtype=bool)
-    return [(float(levels[at].mean()), Share(int(hits[at].sum()), int(at.sum()))) for at in _bins(levels)]
+    levels, hits = (
+        np.asarray(values, dtype=np.float64),
+        np.asarray(outcomes, dtype=bool),
+    )
+    return [
+        (float(levels[at].mean()), Share(int(hits[at].sum()), int(at.sum())))
+        for at in _bins(levels)
+    ]
 
 
 def _bins(values: Floats) -> list[Booleans]:
     """Return the mask of each group; equal values are in one group."""
     count = max(1, min(_MOST_BINS, values.size // _IN_A_BIN))
-    place = np.searchsorted(np.quantile(values, np.arange(1, count) / count), values, side="right")
+    place = np.searchsorted(
+        np.quantile(values, np.arange(1, count) / count), values, side="right"
+    )
     return [place == one for one in np.unique(place)]

@@ -1,4 +1,6 @@
-"""``measure="auto"``: choose signal, score and window by labels, and record what was rejected."""
+"""``measure="auto"``: choose signal, score and window by labels, and record what was
+rejected.
+"""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -36,10 +38,13 @@ class Selection:
     Attributes:
         measure: the chosen signal, score and window.
         auroc: the mean AUROC of that measure over the folds.
-        cross_validated: AUROC on folds that had no part in choosing; not inflated by the choice.
-        rejected: for each signal the best of its other measures, and the paper's default.
-        cross_fitted: each response by the measure that is chosen without it, in standard deviations from that
-            measure's mean, with whether it was right; those without a score are left out.
+        cross_validated: AUROC on folds that had no part in choosing; not inflated by
+            the choice.
+        rejected: for each signal the best of its other measures, and the paper's
+            default.
+        cross_fitted: each response by the measure that is chosen without it, in
+            standard deviations from that measure's mean, with whether it was right;
+            those without a score are left out.
     """
 
     measure: Measure
@@ -50,19 +55,31 @@ class Selection:
 
     @property
     def evidence(self) -> dict[str, Any]:
-        """The choice as arguments of :func:`~langchain_reasc.calibration.calibrate_offline`."""
-        return {name: getattr(self, name) for name in ("rejected", "cross_validated", "cross_fitted")}
+        """The choice as arguments of
+        :func:`~langchain_reasc.calibration.calibrate_offline`.
+        """
+        return {
+            name: getattr(self, name)
+            for name in ("rejected", "cross_validated", "cross_fitted")
+        }
 
 
-def select_among(candidates: Sequence[Measure], scores: Floats, correct: npt.ArrayLike, *, seed: int = 0) -> Selection:
+def select_among(
+    candidates: Sequence[Measure],
+    scores: Floats,
+    correct: npt.ArrayLike,
+    *,
+    seed: int = 0,
+) -> Selection:
     """Choose the measure with the highest cross-validated AUROC.
 
-    Each of 4 × 5 stratified folds scores every candidate; the candidate with the best mean wins. Of equal ones the
-    first wins.
+    Each of 4 × 5 stratified folds scores every candidate; the candidate with the best
+    mean wins. Of equal ones the first wins.
 
     Args:
         candidates: the measures.
-        scores: shape (candidates, n), S(y) of each response by each of them; NaN where it has none.
+        scores: shape (candidates, n), S(y) of each response by each of them; NaN where
+            it has none.
         correct: shape (n,), whether each response was right.
         seed: the seed of the folds.
 
@@ -74,30 +91,43 @@ def select_among(candidates: Sequence[Measure], scores: Floats, correct: npt.Arr
     labels = np.asarray(correct, dtype=bool)
     if not can_be_compared(labels):
         raise CalibrationDataError(
-            f"comparing signals takes at least {_FOLDS} correct and {_FOLDS} wrong responses, "
-            f"got {int(labels.sum())} correct and {int((~labels).sum())} wrong; name a signal, or label more questions"
+            f"comparing signals takes at least {_FOLDS} correct and {_FOLDS} wrong "
+            f"responses, got {int(labels.sum())} correct and {int((~labels).sum())} "
+            "wrong; name a signal, or label more questions"
         )
-    folds = RepeatedStratifiedKFold(n_splits=_FOLDS, n_repeats=_REPEATS, random_state=seed)
+    folds = RepeatedStratifiedKFold(
+        n_splits=_FOLDS, n_repeats=_REPEATS, random_state=seed
+    )
     parts = list(folds.split(labels, labels))
-    aurocs = [_aurocs(scores[:, part[labels[part]]], scores[:, part[~labels[part]]]) for _, part in parts]
+    aurocs = [
+        _aurocs(scores[:, part[labels[part]]], scores[:, part[~labels[part]]])
+        for _, part in parts
+    ]
     held_out = np.stack(aurocs, axis=1).reshape(len(candidates), _REPEATS, _FOLDS)
-    # Within each repeat, the choice on the other folds, with the AUROC on the one left out.
+    # Within each repeat, the choice on the other folds, with the AUROC on the one left
+    # out.
     on_others = (held_out.sum(axis=2, keepdims=True) - held_out).argmax(axis=0)
     mean = held_out.mean(axis=(1, 2))
     best = int(np.argmax(mean))
     return Selection(
         measure=candidates[best],
         auroc=float(mean[best]),
-        cross_validated=float(np.take_along_axis(held_out, on_others[None], axis=0).mean()),
+        cross_validated=float(
+            np.take_along_axis(held_out, on_others[None], axis=0).mean()
+        ),
         rejected=_default_and_best(candidates, mean, best),
         cross_fitted=tuple(_cross_fitted(scores, labels, parts[:_FOLDS], on_others[0])),
     )
 
 
 def _cross_fitted(
-    scores: Floats, labels: Booleans, parts: Sequence[tuple[Any, Any]], chosen: npt.NDArray[np.intp]
+    scores: Floats,
+    labels: Booleans,
+    parts: Sequence[tuple[Any, Any]],
+    chosen: npt.NDArray[np.intp],
 ) -> Iterator[tuple[float, bool]]:
-    """Yield the z-score of each response, by the measure that was chosen on the other folds, and whether it is right.
+    """Yield the z-score of each response, by the measure that was chosen on the other
+    folds, and whether it is right.
 
     Args:
         scores: shape (candidates, n).
@@ -108,70 +138,110 @@ def _cross_fitted(
     for (others, part), row in zip(parts, chosen, strict=True):
         spread = np.nanstd(scores[row, others])
         z = (scores[row, part] - np.nanmean(scores[row, others])) / (spread or 1.0)
-        yield from ((float(one), bool(right)) for one, right in zip(z, labels[part], strict=True) if np.isfinite(one))
+        yield from (
+            (float(one), bool(right))
+            for one, right in zip(z, labels[part], strict=True)
+            if np.isfinite(one)
+        )
 
 
 def can_be_compared(correct: npt.ArrayLike) -> bool:
-    """Whether there are enough right and wrong responses to choose a measure by how it separates them."""
+    """Whether there are enough right and wrong responses to choose a measure by how it
+    separates them.
+    """
     labels = np.asarray(correct, dtype=bool)
     return int(min(labels.sum(), (~labels).sum())) >= _FOLDS
 
 
 def default_measure(signals: Collection[str]) -> Measure:
-    """Return the paper's score of the first of these signals. It is used if measures cannot be compared.
+    """Return the paper's score of the first of these signals. It is used if measures
+    cannot be compared.
 
     Raises:
         CalibrationDataError: there is no signal.
     """
     named = next((name for name in _NAMES if name in signals), None)
     if named is None:
-        raise CalibrationDataError("there is no token signal that every calibration response carries")
+        raise CalibrationDataError(
+            "there is no token signal that every calibration response carries"
+        )
     return Measure(named, "mean") if named == VERBALIZED else Measure(named)
 
 
-def candidate_measures(signals: Collection[str], *, longest: int | None = None) -> list[Measure]:
-    """Return every score of these signals, the paper's default first where it is one of them.
+def candidate_measures(
+    signals: Collection[str], *, longest: int | None = None
+) -> list[Measure]:
+    """Return every score of these signals, the paper's default first where it is one of
+    them.
 
     Args:
-        signals: names of token signals; ``verbalized``, which no token has, may be among them.
-        longest: tokens of the longest response, beyond which all windows are the plain mean; None where unknown.
+        signals: names of token signals; ``verbalized``, which no token has, may be
+            among them.
+        longest: tokens of the longest response, beyond which all windows are the plain
+            mean; None where unknown.
     """
-    same = "kl_uniform" if "self_certainty" in signals else None  # but for a constant at one vocabulary
+    same = (
+        "kl_uniform" if "self_certainty" in signals else None
+    )  # but for a constant at one vocabulary
     named = [name for name in _NAMES if name in signals and name != same]
     windows = [window for window in WINDOWS if longest is None or window < longest]
-    windowed = product([name for name in named if name != VERBALIZED], _WINDOWED, windows)
-    measures = [*starmap(Measure, windowed), *(Measure(signal, "mean") for signal in named)]
+    windowed = product(
+        [name for name in named if name != VERBALIZED], _WINDOWED, windows
+    )
+    measures = [
+        *starmap(Measure, windowed),
+        *(Measure(signal, "mean") for signal in named),
+    ]
     paper = Measure()
-    return list(dict.fromkeys([paper, *measures] if paper.signal in named else measures))
+    return list(
+        dict.fromkeys([paper, *measures] if paper.signal in named else measures)
+    )
 
 
 def _aurocs(right: Floats, wrong: Floats) -> Floats:
-    """Return the AUROC of each row over the scores that it has; ½ for a row without scores of one class."""
+    """Return the AUROC of each row over the scores that it has; ½ for a row without
+    scores of one class.
+    """
     found = auroc_of(right, wrong)
-    for row in np.flatnonzero(np.isnan(right).any(axis=1) | np.isnan(wrong).any(axis=1)):
+    for row in np.flatnonzero(
+        np.isnan(right).any(axis=1) | np.isnan(wrong).any(axis=1)
+    ):
         pair = [scores[row][~np.isnan(scores[row])] for scores in (right, wrong)]
         found[row] = auroc_of(*pair) if all(scores.size for scores in pair) else 0.5
     return found
 
 
-def _default_and_best(candidates: Sequence[Measure], mean: Floats, best: int) -> tuple[RejectedMeasure, ...]:
-    """Record the paper's default, where it was a candidate, and the best other measure of each signal."""
+def _default_and_best(
+    candidates: Sequence[Measure], mean: Floats, best: int
+) -> tuple[RejectedMeasure, ...]:
+    """Record the paper's default, where it was a candidate, and the best other measure
+    of each signal.
+    """
     paper = Measure()
-    others = rejected_measures(candidates, mean, best, set(candidates) - {candidates[best], paper})
+    others = rejected_measures(
+        candidates, mean, best, set(candidates) - {candidates[best], paper}
+    )
     if paper not in candidates or paper == candidates[best]:
         return others
     return _rejected(paper, mean[candidates.index(paper)], mean[best]), *others
 
 
 def rejected_measures(
-    measures: Sequence[Measure], aurocs: Floats, best: int, considered: Collection[Measure]
+    measures: Sequence[Measure],
+    aurocs: Floats,
+    best: int,
+    considered: Collection[Measure],
 ) -> tuple[RejectedMeasure, ...]:
-    """Record the best of each signal among the measures considered, with how far its AUROC is behind the best one's."""
+    """Record the best of each signal among the measures considered, with how far its
+    AUROC is behind the best one's.
+    """
     best_of: dict[str, int] = {}
     for at in np.argsort(-aurocs, kind="stable").tolist():
         if measures[at] in considered:
             best_of.setdefault(measures[at].signal, at)
-    return tuple(_rejected(measures[at], aurocs[at], aurocs[best]) for at in best_of.values())
+    return tuple(
+        _rejected(measures[at], aurocs[at], aurocs[best]) for at in best_of.values()
+    )
 
 
 def _rejected(measure: Measure, auroc: float, best: float) -> RejectedMeasure:

@@ -1,4 +1,6 @@
-"""The parts of a calibration file from which stopping rules and probabilities are made: priors, odds, curves."""
+"""The parts of a calibration file from which stopping rules and probabilities are made:
+priors, odds, curves.
+"""
 
 import math
 from collections.abc import Iterable
@@ -22,7 +24,9 @@ Parameter = Literal["threshold", "vote_threshold", "alternatives", "average"]
 
 
 class PriorPart(Record):
-    """A component of the prior on how answers agree: a Pitman–Yor process, or a Dirichlet if discount is negative."""
+    """A component of the prior on how answers agree: a Pitman–Yor process, or a
+    Dirichlet if discount is negative.
+    """
 
     discount: Annotated[FiniteFloat, Field(lt=1)]
     concentration: FiniteFloat
@@ -31,12 +35,16 @@ class PriorPart(Record):
     @model_validator(mode="after")
     def _is_a_process(self) -> Self:
         if self.concentration <= -self.discount:
-            raise ValueError(f"concentration must be above -discount ({-self.discount:g})")
+            raise ValueError(
+                f"concentration must be above -discount ({-self.discount:g})"
+            )
         return self
 
 
 class KnownOdds(Record):
-    """The probability that a response with this score is right, or agrees with the majority."""
+    """The probability that a response with this score is right, or agrees with the
+    majority.
+    """
 
     score: FiniteFloat
     p: Annotated[FiniteFloat, Field(gt=0, lt=1)]
@@ -47,10 +55,12 @@ class RuleBlock(Record):
 
     Attributes:
         name: the rule's name.
-        parameters: ``threshold``; with odds also ``vote_threshold`` and ``alternatives`` of the Bayesian vote, and
-            ``average``, the probability of a response without a score.
+        parameters: ``threshold``; with odds also ``vote_threshold`` and
+            ``alternatives`` of the Bayesian vote, and ``average``, the probability of a
+            response without a score.
         prior: how answers agree.
-        odds: P(right) at some scores, ascending. Between them the log-odds are interpolated linearly.
+        odds: P(right) at some scores, ascending. Between them the log-odds are
+            interpolated linearly.
     """
 
     name: Literal["agreement"] = "agreement"
@@ -59,8 +69,11 @@ class RuleBlock(Record):
     odds: tuple[KnownOdds, ...] = ()
 
     @classmethod
-    def agreement(cls, prior: Prior, odds: PointOdds | None = None, **parameters: float) -> Self:
-        """Return the block for a prior. With ``odds``, votes are also weighed as in a Bayesian vote.
+    def agreement(
+        cls, prior: Prior, odds: PointOdds | None = None, **parameters: float
+    ) -> Self:
+        """Return the block for a prior. With ``odds``, votes are also weighed as in a
+        Bayesian vote.
 
         Args:
             prior: how answers agree.
@@ -72,7 +85,10 @@ class RuleBlock(Record):
         return cls(
             parameters=parameters,
             prior=prior_parts(prior),
-            odds=tuple(KnownOdds(score=s, p=_probability(logit)) for s, logit in (odds.points if odds else ())),
+            odds=tuple(
+                KnownOdds(score=s, p=_probability(logit))
+                for s, logit in (odds.points if odds else ())
+            ),
         )
 
     def with_prior(self, prior: Prior) -> Self:
@@ -89,12 +105,16 @@ class RuleBlock(Record):
     def _without_worth(cls, parameters: Any) -> Any:
         """Drop what earlier versions stored of a second stop."""
         if isinstance(parameters, dict):
-            return {name: value for name, value in parameters.items() if name != "worth"}
+            return {
+                name: value for name, value in parameters.items() if name != "worth"
+            }
         return parameters
 
     @field_validator("parameters")
     @classmethod
-    def _average_has_odds(cls, parameters: dict[Parameter, float]) -> dict[Parameter, float]:
+    def _average_has_odds(
+        cls, parameters: dict[Parameter, float]
+    ) -> dict[Parameter, float]:
         average = parameters.get("average")
         if average is not None and not 0 < average < 1:
             raise ValueError(f"average must be above 0 and below 1, got {average:g}")
@@ -105,10 +125,14 @@ class RuleBlock(Record):
         try:
             self.rule(budget=1)
         except (ConfigurationError, KeyError) as error:
-            raise ValueError(f"these are not parameters of the agreement rule: {error}") from None
+            raise ValueError(
+                f"these are not parameters of the agreement rule: {error}"
+            ) from None
         return self
 
-    def rule(self, *, budget: int, on_missing_confidence: Literal["error", "count"] = "error") -> StoppingRule:
+    def rule(
+        self, *, budget: int, on_missing_confidence: Literal["error", "count"] = "error"
+    ) -> StoppingRule:
         """Return the stopping rule; see :meth:`Calibration.rule`.
 
         Raises:
@@ -123,7 +147,9 @@ class RuleBlock(Record):
                 alternatives=self.parameters["alternatives"],
                 on_missing_confidence=on_missing_confidence,
             )
-        return Agreement(self.agreement_prior, self.parameters["threshold"], budget, vote)
+        return Agreement(
+            self.agreement_prior, self.parameters["threshold"], budget, vote
+        )
 
 
 def prior_parts(prior: Prior) -> tuple[PriorPart, ...]:
@@ -135,12 +161,19 @@ def prior_parts(prior: Prior) -> tuple[PriorPart, ...]:
 
 
 def _prior_from(parts: Iterable[PriorPart]) -> Prior:
-    return _prior(tuple((part.discount, part.concentration, part.weight) for part in parts))
+    return _prior(
+        tuple((part.discount, part.concentration, part.weight) for part in parts)
+    )
 
 
-@lru_cache(maxsize=128)  # because rules with equal priors share the tables that each prior caches
+@lru_cache(
+    maxsize=128
+)  # because rules with equal priors share the tables that each prior caches
 def _prior(parts: tuple[tuple[float, float, float], ...]) -> Prior:
-    return Prior(tuple(Component(d, a) for d, a, _ in parts), tuple(weight for *_, weight in parts))
+    return Prior(
+        tuple(Component(d, a) for d, a, _ in parts),
+        tuple(weight for *_, weight in parts),
+    )
 
 
 def _probability(log_odds: float) -> float:
@@ -152,12 +185,16 @@ def _log_odds(p: float) -> float:
 
 
 class SupportCurve(Record):
-    """The probability that an answer is right, or agrees with further responses, by the support of its decision.
+    """The probability that an answer is right, or agrees with further responses, by the
+    support of its decision.
 
     Attributes:
-        statistic: what the curve reads of a decision: the winner's expected share, see :meth:`support`.
-        prior: how answers agree, from which the share is computed; if empty, the share is (v + 1)/(Σv + 2).
-        points: (support, probability), both rising. Between them the curve is linear, outside of them constant.
+        statistic: what the curve reads of a decision: the winner's expected share, see
+            :meth:`support`.
+        prior: how answers agree, from which the share is computed; if empty, the share
+            is (v + 1)/(Σv + 2).
+        points: (support, probability), both rising. Between them the curve is linear,
+            outside of them constant.
         n: decisions that it was fitted on.
         right: share of them that were right, or that agreed.
         rule: the rule that decided; null if the curve holds for any rule.
@@ -174,16 +211,25 @@ class SupportCurve(Record):
     def _rising(self) -> Self:
         for before, after in pairwise(self.points):
             if not (before[0] < after[0] and before[1] <= after[1]):
-                raise ValueError(f"the probability rises with the support, but {after} comes after {before}")
+                raise ValueError(
+                    f"the probability rises with the support, but {after} comes after "
+                    f"{before}"
+                )
         return self
 
     def support(self, decision: Decision) -> float | None:
-        """Return the support of a decision as the curve reads it; None without any vote.
+        """Return the support of a decision as the curve reads it; None without any
+        vote.
 
-        The prior shrinks a share of few votes towards that of other questions. So the curve also holds for decisions on
-        more votes than it was fitted on: 8 of 16 mean more than 2 of 4.
+        The prior shrinks a share of few votes towards that of other questions. So the
+        curve also holds for decisions on more votes than it was fitted on: 8 of 16 mean
+        more than 2 of 4.
         """
-        return support(decision, _prior_from(self.prior).share) if self.prior else support(decision)
+        return (
+            support(decision, _prior_from(self.prior).share)
+            if self.prior
+            else support(decision)
+        )
 
     def probability(self, support: float) -> float:
         """Return the probability at this support."""

@@ -73,7 +73,10 @@ class _Commands(Group):
 
 def _reflowed(docstring: str) -> str:
     """Join the lines of each paragraph, so that a terminal of any width can wrap them."""
-    return "\n\n".join(" ".join(paragraph.splitlines()) for paragraph in cleandoc(docstring).split("\n\n"))
+    return "\n\n".join(
+        " ".join(paragraph.splitlines())
+        for paragraph in cleandoc(docstring).split("\n\n")
+    )
 
 
 app = typer.Typer(
@@ -85,10 +88,14 @@ app = typer.Typer(
     context_settings=_HELP_OPTIONS,
 )
 app.command(
-    cls=command_showing(ask.SHOWN), help=_reflowed(ask.ask.__doc__ or ""), epilog="All options are in docs/ask.md."
+    cls=command_showing(ask.SHOWN),
+    help=_reflowed(ask.ask.__doc__ or ""),
+    epilog="All options are in docs/ask.md.",
 )(with_groups(ask.ask))
 for command in (calibrate.calibrate, inspect.inspect, probe.probe):
-    app.command(cls=Command, help=_reflowed(command.__doc__ or ""))(with_groups(command))
+    app.command(cls=Command, help=_reflowed(command.__doc__ or ""))(
+        with_groups(command)
+    )
 
 
 _LAB = ("demo", "record", "grade", "bench", "replay", "report", "pool", "plot")
@@ -97,7 +104,9 @@ _EXTRAS = {**dict.fromkeys(_LAB, "lab"), "serve": "serve"}
 
 
 def _registered() -> typer.Typer:
-    """Return the commands that packages register as entry points: a function, or a module with several commands."""
+    """Return the commands that packages register as entry points: a function, or a
+    module with several commands.
+    """
     registered, missing = typer.Typer(), set(_EXTRAS)
     for entry in entry_points(group="langchain_reasc.commands"):
         try:
@@ -107,9 +116,12 @@ def _registered() -> typer.Typer:
         missing.discard(entry.name)
         panel = None if entry.name == "serve" else "Laboratory"
         if callable(command):
-            registered.command(entry.name, cls=Command, help=_reflowed(command.__doc__ or ""), rich_help_panel=panel)(
-                with_groups(command)
-            )
+            registered.command(
+                entry.name,
+                cls=Command,
+                help=_reflowed(command.__doc__ or ""),
+                rich_help_panel=panel,
+            )(with_groups(command))
             continue
         several = typer.Typer(
             cls=Group,
@@ -119,12 +131,18 @@ def _registered() -> typer.Typer:
             context_settings=_HELP_OPTIONS,
         )
         for operation in command.COMMANDS:
-            several.command(operation.__name__.strip("_"), cls=Command, help=_reflowed(operation.__doc__ or ""))(
-                with_groups(operation)
-            )
+            several.command(
+                operation.__name__.strip("_"),
+                cls=Command,
+                help=_reflowed(operation.__doc__ or ""),
+            )(with_groups(operation))
         registered.add_typer(several, name=entry.name, rich_help_panel=panel)
     for name in missing:
-        anything = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+        anything = {
+            "ignore_unknown_options": True,
+            "allow_extra_args": True,
+            "help_option_names": [],
+        }
         registered.command(name, hidden=True, context_settings=anything)(_not_installed)
     return registered
 
@@ -141,7 +159,10 @@ def main() -> None:
 
 @app.callback(invoke_without_command=True)
 def _root(
-    context: typer.Context, version: bool = typer.Option(False, "--version", help="Print the version and exit.")
+    context: typer.Context,
+    version: bool = typer.Option(
+        False, "--version", help="Print the version and exit."
+    ),
 ) -> None:
     if version:
         typer.echo(f"reasc {__version__}")

@@ -29,7 +29,12 @@ _OF_RESPONSE = ("answer", "score", "weight", "status", "used", "output_tokens")
 
 
 def ask(
-    question: Annotated[str, typer.Argument(metavar="QUESTION", help='The question; "-" reads it from stdin.')],
+    question: Annotated[
+        str,
+        typer.Argument(
+            metavar="QUESTION", help='The question; "-" reads it from stdin.'
+        ),
+    ],
     *,
     source: ModelOptions,
     larger: LargerModelOptions,
@@ -42,7 +47,8 @@ def ask(
         ),
     ] = None,
     allow_mismatch: Annotated[
-        bool, typer.Option(help="Use a calibration that was measured on something else.")
+        bool,
+        typer.Option(help="Use a calibration that was measured on something else."),
     ] = False,
     rule: Annotated[
         str | None,
@@ -54,33 +60,44 @@ def ask(
     max_samples: Annotated[int, typer.Option(min=1, help="The most samples.")] = 16,
     concurrency: Annotated[int, typer.Option(min=1, help="Samples drawn at once.")] = 4,
     asking: PromptOptions,
-    seed: Annotated[int | None, typer.Option(min=0, help="For the same samples each time.")] = None,
-    trace: Annotated[bool, typer.Option(help="Show the samples as they arrive.")] = False,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="For the same samples each time.")
+    ] = None,
+    trace: Annotated[
+        bool, typer.Option(help="Show the samples as they arrive.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Answer one question, sampling only until the evidence is sufficient.
 
-    Prints the answer to stdout, and how it was decided to stderr. The exit code is 3 if the answer is undecided because
-    the budget was spent before the evidence was sufficient, or if no response has an answer to vote on. Then the text
-    of a response is printed instead.
+    Prints the answer to stdout, and how it was decided to stderr. The exit code is 3 if
+    the answer is undecided because the budget was spent before the evidence was
+    sufficient, or if no response has an answer to vote on. Then the text of a response
+    is printed instead.
 
     [bold]Examples[/]
 
-    reasc ask "Kira has 7 roses. Kira wants to have 12 roses. How many more roses does Kira need?" --trace
+    reasc ask "Kira has 7 roses. Kira wants to have 12 roses. How many more roses does
+    Kira need?" --trace
 
     reasc ask "What is 17 * 23?" --model qwen.gguf --calibration calibration.json
 
-    reasc ask "What is 17 * 23?" --url http://localhost:8000 --model Qwen/Qwen2.5-7B-Instruct
+    reasc ask "What is 17 * 23?" --url http://localhost:8000 --model
+    Qwen/Qwen2.5-7B-Instruct
 
     reasc ask "What is 17 * 23?" --model small.gguf --escalate-to openai:gpt-4o
 
-    reasc ask - --model hf:Qwen/Qwen2.5-0.5B-Instruct-GGUF/qwen2.5-0.5b-instruct-q4_k_m.gguf --json < question.txt
+    reasc ask - --model
+    hf:Qwen/Qwen2.5-0.5B-Instruct-GGUF/qwen2.5-0.5b-instruct-q4_k_m.gguf --json <
+    question.txt
     """
     from langchain_reasc.cli.live import LiveVotes
 
     text, console = _question(question), stderr()
     with LiveVotes(console, max_samples, quiet=as_json) as live:
-        if not any(str(name).startswith("hf:") for name in (source.model, larger.escalate_to)):
+        if not any(
+            str(name).startswith("hf:") for name in (source.model, larger.escalate_to)
+        ):
             live.start()  # a download shows a bar of its own
         from langchain_reasc.method.registry import rule_from_text  # this takes seconds
         from langchain_reasc.runnable.runnable import ReASCRunnable
@@ -92,14 +109,21 @@ def ask(
 
         stopping = None if rule is None else rule_from_text(rule, budget=max_samples)
         how = asking.prompting()
-        known = _calibration(calibration, shipped=source.is_shipped and not larger.is_given)
-        with larger.open(seed=seed) as escalation, source.open(**how.sampling, seed=seed) as model:
+        known = _calibration(
+            calibration, shipped=source.is_shipped and not larger.is_given
+        )
+        with (
+            larger.open(seed=seed) as escalation,
+            source.open(**how.sampling, seed=seed) as model,
+        ):
             live.start()
             reasc = ReASCRunnable(
                 model=model,
                 calibration=known,
-                # As in calibration: the model states its confidence only if it is asked to.
-                ask_confidence=known is not None and known.fingerprint.ask_confidence is not None,
+                # As in calibration: the model states its confidence only if it is asked
+                # to.
+                ask_confidence=known is not None
+                and known.fingerprint.ask_confidence is not None,
                 rule=stopping,
                 max_samples=max_samples,
                 concurrency=concurrency,
@@ -108,13 +132,18 @@ def ask(
                 allow_fingerprint_mismatch=allow_mismatch,
                 **escalation,
             )
-            result = reasc.solve(how.prompt.messages(text), {"callbacks": [live]}, on_response=told)
+            result = reasc.solve(
+                how.prompt.messages(text), {"callbacks": [live]}, on_response=told
+            )
     if as_json:
         print_json(_as_data(result))
     else:
         _show(result)
     if source.is_shipped:
-        remark("note: the shipped model can only solve arithmetic word problems; --model takes any chat GGUF")
+        remark(
+            "note: the shipped model can only solve arithmetic word problems; --model "
+            "takes any chat GGUF"
+        )
     if not (result.answer or result.message.text):
         raise SamplingError(f"{result.summary()}; their texts are empty")
     if result.undecided:
@@ -127,7 +156,8 @@ def _question(given: str) -> str:
     Raises:
         BadParameter: the question is empty.
     """
-    # If the locale is ASCII, Python passes other letters as surrogate bytes, which are UTF-8.
+    # If the locale is ASCII, Python passes other letters as surrogate bytes, which are
+    # UTF-8.
     spelled = os.fsencode(given).decode("utf-8", "replace")
     text = (typer.get_text_stream("stdin").read() if given == "-" else spelled).strip()
     if not text:
@@ -141,11 +171,19 @@ def _show(result: "ReASCResult") -> None:
     from langchain_reasc.runnable.result import cost, shortened, votes
 
     said = result.message.text
-    if given := (without_reasoning(said) or said).strip() if result.answer is None else result.answer:
+    if (
+        given := (without_reasoning(said) or said).strip()
+        if result.answer is None
+        else result.answer
+    ):
         stdout().print(given, markup=False, soft_wrap=True)
         style = "bold yellow" if result.undecided else "bold"
-        stderr().print(in_options(result.summary()), style=style, markup=False, soft_wrap=True)
-    evidence = ", ".join(f"{shortened(answer)}: {evidence:.2f}" for answer, _, evidence in votes(result))
+        stderr().print(
+            in_options(result.summary()), style=style, markup=False, soft_wrap=True
+        )
+    evidence = ", ".join(
+        f"{shortened(answer)}: {evidence:.2f}" for answer, _, evidence in votes(result)
+    )
     remark(f"{cost(result)}; evidence {evidence or 'none'}")
     for notice in result.notices:
         remark(f"note: {notice}")
@@ -162,15 +200,24 @@ def _calibration(chosen: str | None, *, shipped: bool) -> "Calibration | None":
     return load_calibration(own) if shipped and own.exists() else None
 
 
-def _show_sample(console: "Console", response: "SampledResponse", decision: "Decision") -> None:
+def _show_sample(
+    console: "Console", response: "SampledResponse", decision: "Decision"
+) -> None:
     text = " ".join(str(response.message.text).split()) if response.message else ""
     score = "" if response.score is None else f"  score {response.score:.3f}"
     passed = decision.reason == "gate"  # then no vote is counted
     ahead = f"posterior of the votes {decision.posterior:.3f}"
-    after = "passes the gate" if passed else f"{ahead}  {'stop' if decision.stop else 'go on'}"
+    after = (
+        "passes the gate"
+        if passed
+        else f"{ahead}  {'stop' if decision.stop else 'go on'}"
+    )
     whose = f"{response.asked} model " if response.asked else ""
     console.print(
-        f"{whose}#{response.index + 1}  answer {response.answer}{score}  weight {response.weight:.2f}  {after}",
+        (
+            f"{whose}#{response.index + 1}  answer {response.answer}{score}  weight "
+            f"{response.weight:.2f}  {after}"
+        ),
         markup=False,
     )
     console.print(f"    {text}", markup=False, style="dim")

@@ -1,4 +1,6 @@
-"""``reasc calibrate``: make a calibration file by asking questions, with right answers or without."""
+"""``reasc calibrate``: make a calibration file by asking questions, with right answers
+or without.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -45,13 +47,18 @@ def calibrate(
     *,
     unlabelled: Annotated[
         bool,
-        typer.Option(help="DATA has right answers to no question, or only where --answer-field is."),
+        typer.Option(
+            help="DATA has right answers to no question, or only where --answer-field is."
+        ),
     ] = False,
     source: ModelOptions,
     larger: LearnedLargerModelOptions,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The calibration to write.", callback=output_file)] = Path(
-        "calibration.json"
-    ),
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", help="The calibration to write.", callback=output_file
+        ),
+    ] = Path("calibration.json"),
     checkpoint: Annotated[
         Path | None,
         typer.Option(
@@ -63,7 +70,10 @@ def calibrate(
         ),
     ] = None,
     signal: Annotated[
-        str, typer.Option(help="Token signal; auto chooses signal, score and window on the responses.")
+        str,
+        typer.Option(
+            help="Token signal; auto chooses signal, score and window on the responses."
+        ),
     ] = "auto",
     score: Score = "bottom_group",
     window: Window = 128,
@@ -72,40 +82,49 @@ def calibrate(
     limit: Annotated[
         int | None,
         typer.Option(
-            min=2, help=r"Questions to calibrate on, taken at random. \[default: 128, or 300 with a larger model]"
+            min=2,
+            help=r"Questions to calibrate on, taken at random. \[default: 128, or 300 with a larger model]",
         ),
     ] = None,
-    max_samples: Annotated[int, typer.Option(min=1, help="Responses to a question at most.")] = DEFAULT_BUDGET,
+    max_samples: Annotated[
+        int, typer.Option(min=1, help="Responses to a question at most.")
+    ] = DEFAULT_BUDGET,
     asking: PromptOptions,
     fields: FieldOptions,
     seed: Seed = 0,
     concurrency: Concurrency = None,
 ) -> None:
-    """Measure how far a model's answers and its confidence can be trusted, on questions of yours.
+    """Measure how far a model's answers and its confidence can be trusted, on questions
+    of yours.
 
-    Each question is asked until the votes on it are clear. How far the responses agree tells when to stop, and whether
-    confidence may weigh votes. Right answers add a gate, the confidence at which a first response is accepted alone,
-    and how likely an answer is right, P(correct). 64 questions are a good number.
+    Each question is asked until the votes on it are clear. How far the responses agree
+    tells when to stop, and whether confidence may weigh votes. Right answers add a
+    gate, the confidence at which a first response is accepted alone, and how likely an
+    answer is right, P(correct). 64 questions are a good number.
 
-    With a larger model, both models are asked each question, to learn when an answer of the smaller one may stand. The
-    promise is bounded with 95 % confidence, and takes 76 questions without a contradiction, or 200 to 300 with some. If
-    nothing can be promised, the larger model answers alone.
+    With a larger model, both models are asked each question, to learn when an answer of
+    the smaller one may stand. The promise is bounded with 95 % confidence, and takes 76
+    questions without a contradiction, or 200 to 300 with some. If nothing can be
+    promised, the larger model answers alone.
 
-    A calibration holds for this model file, these sampling parameters and this system message; ReASCRunnable refuses it
-    elsewhere. To try other signals or corrected labels without the model, record its responses (reasc record), and
-    calibrate on them (reasc pool calibrate).
+    A calibration holds for this model file, these sampling parameters and this system
+    message; ReASCRunnable refuses it elsewhere. To try other signals or corrected
+    labels without the model, record its responses (reasc record), and calibrate on them
+    (reasc pool calibrate).
 
     [bold]Examples[/]
 
     reasc calibrate gsm8k.jsonl --model qwen.gguf
 
-    reasc calibrate quiz.csv --model qwen.gguf --answer choice --system "Answer with one letter." --out quiz.json
+    reasc calibrate quiz.csv --model qwen.gguf --answer choice --system "Answer with one
+    letter." --out quiz.json
 
     reasc calibrate gsm8k.jsonl --url http://gpu1:8000 --model Qwen/Qwen2.5-7B-Instruct
 
     reasc calibrate questions.txt --model qwen.gguf
 
-    reasc calibrate questions.txt --model small.gguf --escalate-to openai:gpt-4o --price-ratio 30
+    reasc calibrate questions.txt --model small.gguf --escalate-to openai:gpt-4o
+    --price-ratio 30
     """
     from langchain_reasc.runnable.calibrate import calibrate as calibrated
 
@@ -113,7 +132,10 @@ def calibrate(
     keep_apart(out, data)
     keep_apart(rows, data)
     if data.suffix.lower() == ".sqlite":
-        raise ConfigurationError(f"{data} is a recorded pool, not a file of questions: reasc pool calibrate {data}")
+        raise ConfigurationError(
+            f"{data} is a recorded pool, not a file of questions: reasc pool calibrate "
+            f"{data}"
+        )
     spec, in_flight = measure_spec(signal, score, window), source.in_flight(concurrency)
     asked, how = _questions(data, fields, unlabelled=unlabelled), asking.prompting()
     questions = sampled(asked, limit or (300 if larger.is_given else 128), seed)
@@ -143,13 +165,18 @@ def calibrate(
     save(calibration, out)
 
 
-def _questions(data: Path, fields: FieldOptions, *, unlabelled: bool) -> "Sequence[tuple[str, Any]]":
+def _questions(
+    data: Path, fields: FieldOptions, *, unlabelled: bool
+) -> "Sequence[tuple[str, Any]]":
     """Return the questions, each with its right answers or None."""
     from langchain_reasc.data import is_text, read_questions, read_unlabelled
 
     if unlabelled or is_text(data):
         return read_unlabelled(data, limit=_MOST_READ, **vars(fields))
-    return [(one.input, one.references) for one in read_questions(data, limit=_MOST_READ, **vars(fields))]
+    return [
+        (one.input, one.references)
+        for one in read_questions(data, limit=_MOST_READ, **vars(fields))
+    ]
 
 
 @contextmanager
@@ -159,20 +186,25 @@ def _kept_in(rows: Path, out: Path) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         remark(
-            f"{out} was not written: it is made once all questions are asked. What the answers so far taught is in "
-            f"{rows}: run the same command again to go on"
+            f"{out} was not written: it is made once all questions are asked. What the "
+            f"answers so far taught is in {rows}: run the same command again to go on"
         )
         raise
 
 
 def sampled(questions: "Sequence[T]", limit: int, seed: int) -> "Sequence[T]":
-    """Return questions at random, those of a smaller limit first: files are often sorted, such as from easy to hard."""
+    """Return questions at random, those of a smaller limit first: files are often
+    sorted, such as from easy to hard.
+    """
     if len(questions) <= limit:
         return questions
     import numpy as np
 
     remark(f"{limit} of {len(questions)} questions are taken at random (--seed {seed})")
-    return [questions[at] for at in np.random.default_rng(seed).permutation(len(questions))[:limit]]
+    return [
+        questions[at]
+        for at in np.random.default_rng(seed).permutation(len(questions))[:limit]
+    ]
 
 
 def _remark_notices(model: Any) -> None:
@@ -184,7 +216,8 @@ def _remark_notices(model: Any) -> None:
 
 
 def save(calibration: "Calibration", out: Path, *, asked_by: str = "") -> None:
-    """Write a calibration, and print what it will do, what to do next, and what was measured.
+    """Write a calibration, and print what it will do, what to do next, and what was
+    measured.
 
     ``asked_by`` is the command that asks the model, if another one than this.
     """
@@ -193,7 +226,13 @@ def save(calibration: "Calibration", out: Path, *, asked_by: str = "") -> None:
 
     out.parent.mkdir(parents=True, exist_ok=True)
     save_calibration(calibration, out)
-    beside, to = (" --escalate-to ...", ", escalate_to=...") if calibration.escalation else ("", "")
-    described = describe_calibration(calibration).lines(f"reasc ask --calibration {out}{beside}")
+    beside, to = (
+        (" --escalate-to ...", ", escalate_to=...")
+        if calibration.escalation
+        else ("", "")
+    )
+    described = describe_calibration(calibration).lines(
+        f"reasc ask --calibration {out}{beside}"
+    )
     print_lines(in_options(line, asked_by) for line in described)
     remark(f'wrote {out}, also for ReASCRunnable(calibration="{out}", model=...{to})')

@@ -1,7 +1,9 @@
-"""Consoles and progress bars: results on stdout; progress, remarks and errors on stderr.
+"""Consoles and progress bars: results on stdout; progress, remarks and errors on
+stderr.
 
-Texts of models, servers and files may contain control characters, which move a terminal's cursor, set the clipboard, or
-reverse the direction of writing. They are replaced before printing, and so are the secrets that a command was given.
+Texts of models, servers and files may contain control characters, which move a
+terminal's cursor, set the clipboard, or reverse the direction of writing. They are
+replaced before printing, and so are the secrets that a command was given.
 """
 
 import codecs
@@ -27,7 +29,9 @@ _WIDTH: Final = 100  # of tables where there is no terminal
 _EVERY: Final = 30.0  # seconds between two lines of progress where there is no terminal
 # C0 but for tab and newline, DEL, C1, and what overrides the direction of writing
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-_SHORTEST_SECRET: Final = 6  # characters; anything shorter is in many a message by chance
+_SHORTEST_SECRET: Final = (
+    6  # characters; anything shorter is in many a message by chance
+)
 _secrets: Final[set[str]] = set()
 _OPTIONS: Final[dict[str, str | Callable[[re.Match[str]], str]]] = {
     r"allow_fingerprint_mismatch=True": "--allow-mismatch",
@@ -37,7 +41,9 @@ _OPTIONS: Final[dict[str, str | Callable[[re.Match[str]], str]]] = {
     r"on_missing_confidence='count'": "--calibration none",
     r"a model that returns no logprobs can state its confidence \(ask_confidence=True\)": "`reasc probe URL` shows "
     "whether a server gives any",
-    r"\b(answer|answer_field|max_samples|max_tokens)=\.\.\.": lambda found: f"--{found[1].replace('_', '-')}",
+    r"\b(answer|answer_field|max_samples|max_tokens)=\.\.\.": lambda found: (
+        f"--{found[1].replace('_', '-')}"
+    ),
     r"\banswer='([\w,]+)'(?: \(or a list\))?": r"--answer \1",
     r"(?:, or|,) pass a function from text to an answer|, or load the model with n_ctx=[\d,]+ or more": "",
     r"\(api_key=\.\.\.\)": "(--key-variable NAME)",
@@ -47,10 +53,34 @@ _OPTIONS: Final[dict[str, str | Callable[[re.Match[str]], str]]] = {
     r"pass chat_template='\.\.\.' \(Jinja\)": "give one with --chat-template FILE",
 }
 """Arguments of Python in the library's messages -> options of the commands."""
-_ASKING: Final = re.compile(r"(?<![\w-])--(?:answer|answer-field|max-samples|max-tokens)\b(?!-)")
+_ASKING: Final = re.compile(
+    r"(?<![\w-])--(?:answer|answer-field|max-samples|max-tokens)\b(?!-)"
+)
 _ASCII: Final = str.maketrans(
-    {"Δ": "Delta", "±": "+-", "−": "-", "–": "-", "—": "-", "…": "...", "≥": ">=", "≤": "<=", "½": "1/2", "×": "x"}
-    | {"μ": "mu", "σ": "sigma", "τ": "tau", "λ": "lambda", "’": "'", "‘": "'", "“": '"', "”": '"', "•": "*", "→": "->"}
+    {
+        "Δ": "Delta",
+        "±": "+-",
+        "−": "-",
+        "–": "-",
+        "—": "-",
+        "…": "...",
+        "≥": ">=",
+        "≤": "<=",
+        "½": "1/2",
+        "×": "x",
+    }
+    | {
+        "μ": "mu",
+        "σ": "sigma",
+        "τ": "tau",
+        "λ": "lambda",
+        "’": "'",
+        "‘": "'",
+        "“": '"',
+        "”": '"',
+        "•": "*",
+        "→": "->",
+    }
 )
 _SPELLED_OUT: Final = "langchain_reasc.spelled_out"
 
@@ -59,13 +89,15 @@ def secret_in(variable: str) -> "SecretStr":
     """Return the value of an environment variable, and never print it from now on.
 
     Raises:
-        ConfigurationError: the variable is not set, or this is not the name of one, but perhaps the secret itself.
+        ConfigurationError: the variable is not set, or this is not the name of one, but
+            perhaps the secret itself.
     """
     from pydantic import SecretStr
 
     if not re.fullmatch(r"[A-Za-z_]\w*", variable):
         raise ConfigurationError(
-            "give the name of the environment variable that holds the key, such as OPENAI_API_KEY, not the key itself"
+            "give the name of the environment variable that holds the key, such as "
+            "OPENAI_API_KEY, not the key itself"
         )
     value = os.environ.get(variable)
     if not value:
@@ -75,11 +107,13 @@ def secret_in(variable: str) -> "SecretStr":
 
 
 def in_options(text: str, asked_by: str = "") -> str:
-    """Replace arguments of Python in a message by options of the commands, and hide secrets.
+    """Replace arguments of Python in a message by options of the commands, and hide
+    secrets.
 
     Args:
         text: the message.
-        asked_by: the command that asks the model, if this one does not and so lacks the options of asking.
+        asked_by: the command that asks the model, if this one does not and so lacks the
+            options of asking.
     """
     for argument, option in _OPTIONS.items():
         text = re.sub(argument, option, text)
@@ -93,7 +127,9 @@ def in_options(text: str, asked_by: str = "") -> str:
 
 
 def harmless(text: str) -> str:
-    """Replace each control character by a picture such as "␛", except tabs and newlines."""
+    """Replace each control character by a picture such as "␛", except tabs and
+    newlines.
+    """
     return _CONTROL.sub(_picture, text)
 
 
@@ -114,9 +150,13 @@ def in_ascii(text: str) -> str:
 
 
 def prepare_streams() -> None:
-    """Spell out characters that stdout or stderr cannot encode, and make libraries' warnings :func:`harmless`."""
+    """Spell out characters that stdout or stderr cannot encode, and make libraries'
+    warnings :func:`harmless`.
+    """
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # else it is not a text file, and was replaced on purpose
+        if hasattr(
+            stream, "reconfigure"
+        ):  # else it is not a text file, and was replaced on purpose
             stream.reconfigure(errors=_SPELLED_OUT)
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_HarmlessFormatter())
@@ -141,7 +181,9 @@ def remark(text: str) -> None:
     """Print a remark for the user to stderr."""
     from rich.markup import escape
 
-    stderr().print(f"[dim]{escape(in_options(text))}[/]", soft_wrap=True, highlight=False)
+    stderr().print(
+        f"[dim]{escape(in_options(text))}[/]", soft_wrap=True, highlight=False
+    )
 
 
 def print_lines(lines: Iterable[str]) -> None:
@@ -166,14 +208,22 @@ def ending(text: str) -> str:
 
 def print_json(data: Any) -> None:
     """Print one indented JSON document on stdout."""
-    sys.stdout.write(json_text(data, ascii_only=not str(sys.stdout.encoding).lower().startswith("utf")))
+    sys.stdout.write(
+        json_text(
+            data, ascii_only=not str(sys.stdout.encoding).lower().startswith("utf")
+        )
+    )
 
 
 @contextmanager
-def progress(title: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar on stderr. Yield a function that moves it, called with (done, total).
+def progress(
+    title: str, *, quiet: bool = False
+) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar on stderr. Yield a function that moves it, called with (done,
+    total).
 
-    If stderr is not a terminal, print a line every half minute and at the end instead. With ``quiet``, print nothing.
+    If stderr is not a terminal, print a line every half minute and at the end instead.
+    With ``quiet``, print nothing.
     """
     from rich.progress import (
         BarColumn,
@@ -184,19 +234,36 @@ def progress(title: str, *, quiet: bool = False) -> Iterator[Callable[[int, int]
         TimeRemainingColumn,
     )
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     console = stderr()
     reached, said = (0, 0), time.monotonic()
     shown = console.is_terminal and not quiet
-    bar = Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console, disable=not shown)
-    with bar if shown else nullcontext():  # where it is disabled, older versions of rich print an empty line for it
+    bar = Progress(
+        *columns,
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not shown,
+    )
+    with (
+        bar if shown else nullcontext()
+    ):  # where it is disabled, older versions of rich print an empty line for it
         task = bar.add_task(title, total=None)
 
         def move(done: int, total: int) -> None:
             nonlocal reached, said
             reached = (done, total)
             bar.update(task, completed=done, total=total)
-            if not (quiet or console.is_terminal) and done < total and time.monotonic() - said >= _EVERY:
+            if (
+                not (quiet or console.is_terminal)
+                and done < total
+                and time.monotonic() - said >= _EVERY
+            ):
                 said = time.monotonic()
                 remark(f"{title}: {done} of {total}")
 
@@ -207,7 +274,11 @@ def progress(title: str, *, quiet: bool = False) -> Iterator[Callable[[int, int]
 
 def _console(*, stderr: bool) -> "Console":
     console = _console_class()(stderr=stderr, highlight=False)
-    return console if console.is_terminal else _console_class()(stderr=stderr, highlight=False, width=_WIDTH)
+    return (
+        console
+        if console.is_terminal
+        else _console_class()(stderr=stderr, highlight=False, width=_WIDTH)
+    )
 
 
 @cache
@@ -218,7 +289,9 @@ def _console_class() -> "type[Console]":
     class HarmlessConsole(Console):
         """A console that prints its own colours, but no control characters of texts."""
 
-        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> "Iterable[Segment]":
+        def render(
+            self, renderable: RenderableType, options: ConsoleOptions | None = None
+        ) -> "Iterable[Segment]":
             for text, style, control in super().render(renderable, options):
                 yield Segment(text if control else harmless(text), style, control)
 

@@ -1,4 +1,6 @@
-"""How ``--help`` looks: flags have no type, and a command with many options shows the usual ones in panels."""
+"""How ``--help`` looks: flags have no type, and a command with many options shows the
+usual ones in panels.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,7 +25,8 @@ class Group(TyperGroup):
 
 
 def command_showing(panels: Mapping[str, Sequence[str]]) -> type[Command]:
-    """Return a kind of command whose help has these options alone. The others work, too.
+    """Return a kind of command whose help has these options alone. The others work,
+    too.
 
     Args:
         panels: title -> names of the parameters below it.

@@ -18,7 +18,12 @@ _MAGIC: Final = b"SQLite format 3"
 
 
 def inspect(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="A calibration, or a store of calibration='online'.")],
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="A calibration, or a store of calibration='online'."
+        ),
+    ],
     as_json: AsJson = False,
     plot: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> None:
@@ -34,7 +39,9 @@ def inspect(
     from langchain_reasc.calibration.summary import describe_calibration
 
     if plot is not None:
-        raise typer.BadParameter(f"--plot is a command of its own: reasc plot {path} {plot}")
+        raise typer.BadParameter(
+            f"--plot is a command of its own: reasc plot {path} {plot}"
+        )
     if is_store(path):
         store = ObservationStore.open(path)
         learner = Learner.from_store(store)
@@ -42,8 +49,12 @@ def inspect(
     else:
         calibration = load_calibration(path)
         held = calibration.model_dump(mode="json")
-        larger = () if calibration.large is None else _model(calibration.large, "Larger")
-        described = describe_calibration(calibration).lines(f"reasc ask --calibration {path}")
+        larger = (
+            () if calibration.large is None else _model(calibration.large, "Larger")
+        )
+        described = describe_calibration(calibration).lines(
+            f"reasc ask --calibration {path}"
+        )
         lines = [*described, *_model(calibration.fingerprint), *larger]
     if as_json:
         print_json(held)
@@ -75,13 +86,21 @@ def _held(store: "ObservationStore", learner: "Learner") -> dict[str, Any]:
             "kinds": known.kinds,
         },
         "calibration": calibration and calibration.model_dump(mode="json"),
-        **({"escalations": [one.model_dump(mode="json") for one in found]} if (found := store.escalations()) else {}),
+        **(
+            {"escalations": [one.model_dump(mode="json") for one in found]}
+            if (found := store.escalations())
+            else {}
+        ),
     }
 
 
 def _store(store: "ObservationStore", learner: "Learner") -> Iterator[str]:
     from langchain_reasc.calibration import with_expectation
-    from langchain_reasc.calibration.summary import Entry, describe_escalation, describe_learning
+    from langchain_reasc.calibration.summary import (
+        Entry,
+        describe_escalation,
+        describe_learning,
+    )
 
     if store.fingerprint is None:
         yield from Entry("Store", "nothing was learned yet").lines()
@@ -90,7 +109,9 @@ def _store(store: "ObservationStore", learner: "Learner") -> Iterator[str]:
         yield from describe_escalation(known).lines()
     if learner.observations.seen or not store.escalations():
         questions, made = learner.observations, learner.calibration
-        made = made and with_expectation(made, questions.newest, learner.measures, budget=DEFAULT_BUDGET)
+        made = made and with_expectation(
+            made, questions.newest, learner.measures, budget=DEFAULT_BUDGET
+        )
         yield from describe_learning(questions, made).lines()
     yield from _model(store.fingerprint)
 
@@ -98,7 +119,11 @@ def _store(store: "ObservationStore", learner: "Learner") -> Iterator[str]:
 def _model(fingerprint: "Fingerprint", name: str = "Model") -> Iterator[str]:
     from langchain_reasc.calibration.summary import Entry
 
-    sampling = ", ".join(f"{name} {value}" for name, value in fingerprint.sampling.items() if value is not None)
+    sampling = ", ".join(
+        f"{name} {value}"
+        for name, value in fingerprint.sampling.items()
+        if value is not None
+    )
     parts = [fingerprint.model or "not known", fingerprint.quantization, sampling]
     if fingerprint.answer:
         parts.append(f"answer {fingerprint.answer}")

@@ -1,4 +1,5 @@
-"""What ``reasc ask`` shows on a terminal while it asks: the first response as it comes, and one line with the votes.
+"""What ``reasc ask`` shows on a terminal while it asks: the first response as it comes,
+and one line with the votes.
 
 All of it is erased in the end, so that a terminal keeps what a file would get.
 """
@@ -19,12 +20,14 @@ if TYPE_CHECKING:
     from langchain_reasc.runnable.result import SampledResponse
 
 _LINES: Final = 6  # of the first response
-_PIECE: Final = 2_000  # characters; a text that begins elsewhere each time would be wrapped anew each time
+# characters; a text that begins elsewhere each time would be wrapped anew each time
+_PIECE: Final = 2_000
 _LONGEST: Final = 24  # characters of an answer
 
 
 class LiveVotes(BaseCallbackHandler, AbstractContextManager["LiveVotes"]):
-    """Shows the first response and the votes so far, from :meth:`start` until the ``with`` block ends.
+    """Shows the first response and the votes so far, from :meth:`start` until the
+    ``with`` block ends.
 
     Args:
         console: where it is shown; what is printed there meanwhile stands above.
@@ -32,7 +35,8 @@ class LiveVotes(BaseCallbackHandler, AbstractContextManager["LiveVotes"]):
         quiet: whether nothing is shown, as where there is no terminal.
 
     Attributes:
-        shows_text: whether it is shown. Then a model that samples in parallel gives each sample as a stream.
+        shows_text: whether it is shown. Then a model that samples in parallel gives
+            each sample as a stream.
     """
 
     def __init__(self, console: Console, most: int, *, quiet: bool) -> None:
@@ -41,7 +45,9 @@ class LiveVotes(BaseCallbackHandler, AbstractContextManager["LiveVotes"]):
         self._asked: str | None = None
         self._votes = Counter[str | None]()
         self._spinner = Spinner("line" if console.options.ascii_only else "dots")
-        self.shows_text = console.is_terminal and not (console.is_dumb_terminal or quiet)
+        self.shows_text = console.is_terminal and not (
+            console.is_dumb_terminal or quiet
+        )
         self._live = Live(self, console=console, transient=True, refresh_per_second=8)
 
     def start(self) -> None:
@@ -52,13 +58,17 @@ class LiveVotes(BaseCallbackHandler, AbstractContextManager["LiveVotes"]):
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> RenderResult:
         """Yield the end of the first response, and the line with the votes."""
         said = self._said[max(0, len(self._said) // _PIECE - 1) * _PIECE :]
         lines = Text(said, style="dim").wrap(console, options.max_width)
         yield from lines[-max(1, min(_LINES, console.height - 2)) :]
         line = Text(f"{self._spinner.render(console.get_time())} {self._status}")
-        line.truncate(options.max_width, overflow="crop" if options.ascii_only else "ellipsis")
+        line.truncate(
+            options.max_width, overflow="crop" if options.ascii_only else "ellipsis"
+        )
         yield line
 
     def on_chat_model_start(self, *_: Any, run_id: Any, **__: Any) -> None:
@@ -66,13 +76,17 @@ class LiveVotes(BaseCallbackHandler, AbstractContextManager["LiveVotes"]):
         if self._first is None:
             self._first, self._status = run_id, self._count()
 
-    def on_llm_new_token(self, token: Any, *, chunk: Any = None, run_id: Any, **_: Any) -> None:
+    def on_llm_new_token(
+        self, token: Any, *, chunk: Any = None, run_id: Any, **_: Any
+    ) -> None:
         """Show more of the first response."""
         if run_id == self._first:
             self._said += harmless(str(token) if chunk is None else chunk.text)
 
     def add(self, response: "SampledResponse", *, printed: bool) -> None:
-        """Count a response that has ended; once it is ``printed``, its text is not shown any more."""
+        """Count a response that has ended; once it is ``printed``, its text is not
+        shown any more.
+        """
         if printed:
             self._said = ""
         if response.asked != self._asked:  # the larger model begins anew
@@ -83,9 +97,23 @@ class LiveVotes(BaseCallbackHandler, AbstractContextManager["LiveVotes"]):
 
     def _count(self) -> str:
         whose = f"{self._asked} model: " if self._asked else ""
-        votes = [f"{_short(answer)}: {number}" for answer, number in self._votes.most_common() if answer is not None]
-        votes[:1] = [f"{one} vote{'' if one.endswith(': 1') else 's'}" for one in votes[:1]]
-        return "; ".join(filter(None, [f"{whose}{self._votes.total()} of at most {self._most}", ", ".join(votes)]))
+        votes = [
+            f"{_short(answer)}: {number}"
+            for answer, number in self._votes.most_common()
+            if answer is not None
+        ]
+        votes[:1] = [
+            f"{one} vote{'' if one.endswith(': 1') else 's'}" for one in votes[:1]
+        ]
+        return "; ".join(
+            filter(
+                None,
+                [
+                    f"{whose}{self._votes.total()} of at most {self._most}",
+                    ", ".join(votes),
+                ],
+            )
+        )
 
 
 def _short(answer: str) -> str:

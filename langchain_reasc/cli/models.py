@@ -1,6 +1,8 @@
-"""The model of a command: a GGUF, the shipped model, servers, a provider's model, or a LangChain class by its path.
+"""The model of a command: a GGUF, the shipped model, servers, a provider's model, or a
+LangChain class by its path.
 
-Any of them takes further arguments by names, values, and environment variables with secrets.
+Any of them takes further arguments by names, values, and environment variables with
+secrets.
 """
 
 import importlib
@@ -19,7 +21,13 @@ import typer
 from langchain_reasc.cli.console import secret_in
 from langchain_reasc.cli.options import KeyVariable, Urls
 from langchain_reasc.complaints import findings, nearest
-from langchain_reasc.exceptions import ConfigurationError, ModelFileError, ReASCError, missing_extra, pip_install
+from langchain_reasc.exceptions import (
+    ConfigurationError,
+    ModelFileError,
+    ReASCError,
+    missing_extra,
+    pip_install,
+)
 from langchain_reasc.files import parse_json, read_text
 
 if TYPE_CHECKING:
@@ -33,7 +41,13 @@ _OURS: Final = {
 _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "model": ("model", "model_name", "model_id", "model_path"),
     "temperature": ("temperature",),
-    "max_tokens": ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "num_predict"),
+    "max_tokens": (
+        "max_tokens",
+        "max_completion_tokens",
+        "max_output_tokens",
+        "max_new_tokens",
+        "num_predict",
+    ),
     "seed": ("seed", "random_seed"),
     "url": ("base_url",),
 }
@@ -66,13 +80,15 @@ class ModelOptions:
     model_class: Annotated[
         str | None,
         typer.Option(
-            metavar="PACKAGE.CLASS", help="Any LangChain chat model instead, such as ChatOpenAI of langchain_openai."
+            metavar="PACKAGE.CLASS",
+            help="Any LangChain chat model instead, such as ChatOpenAI of langchain_openai.",
         ),
     ] = None
     chat_template: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="A Jinja chat template for a GGUF, instead of its own; base models need one."
+            metavar="FILE",
+            help="A Jinja chat template for a GGUF, instead of its own; base models need one.",
         ),
     ] = None
     model_kwargs: Annotated[
@@ -91,11 +107,16 @@ class ModelOptions:
         return self.model is None and not self.url and self.model_class is None
 
     def in_flight(self, concurrency: int | None) -> int:
-        """Return how many questions are in flight at once: the given number, or a default."""
+        """Return how many questions are in flight at once: the given number, or a
+        default.
+        """
         return concurrency or (8 if self.url else 1)
 
-    def open(self, *, default_seed: int | None = None, **options: Any) -> AbstractContextManager[Any]:
-        """Load the model into this process, connect to servers, or make an object of its class; a context closes it.
+    def open(
+        self, *, default_seed: int | None = None, **options: Any
+    ) -> AbstractContextManager[Any]:
+        """Load the model into this process, connect to servers, or make an object of
+        its class; a context closes it.
 
         Args:
             default_seed: the seed if ``options`` has none and the model takes one.
@@ -107,10 +128,15 @@ class ModelOptions:
         options = {name: value for name, value in options.items() if value is not None}
         if self.chat_template is not None:
             options["chat_template"] = self._template_of_gguf(self.chat_template)
-        given, make = _Given(self.model_kwargs or (), self.key_variable, default_seed), None
+        given, make = (
+            _Given(self.model_kwargs or (), self.key_variable, default_seed),
+            None,
+        )
         if self.model_class is not None:
             if self.url:
-                raise ConfigurationError("--url and --model-class exclude each other; a class takes base_url=...")
+                raise ConfigurationError(
+                    "--url and --model-class exclude each other; a class takes base_url=..."
+                )
             kind = _chat_model_class(self.model_class)
             options |= {} if self.model is None else {"model": self.model}
         elif self.url:
@@ -120,37 +146,49 @@ class ModelOptions:
             kind, make = _of_provider(self.model)
         else:
             if self.key_variable is not None:
-                raise ConfigurationError("--key-variable goes with --url, --model-class or a provider's model")
+                raise ConfigurationError(
+                    "--key-variable goes with --url, --model-class or a provider's model"
+                )
             kind = import_package("langchain_reasc_llama_cpp").ChatLlamaCpp
             if self.model is not None and self.model.startswith("hf:"):
                 make = partial(kind.from_hugging_face, *_named_file(self.model))
             else:
                 options |= {} if self.model is None else {"model": _file(self.model)}
         model = _make(kind, make or kind, given, options)
-        return model if isinstance(model, AbstractContextManager) else nullcontext(model)
+        return (
+            model if isinstance(model, AbstractContextManager) else nullcontext(model)
+        )
 
     def _template_of_gguf(self, path: Path) -> str:
         if self.url or self.model_class is not None or _is_of_provider(self.model):
-            raise ConfigurationError("--chat-template goes with a GGUF; a server or a provider has its own template")
+            raise ConfigurationError(
+                "--chat-template goes with a GGUF; a server or a provider has its own template"
+            )
         try:
             return read_text(path)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise ConfigurationError(f"cannot read the chat template {path}: {reason}") from None
+            raise ConfigurationError(
+                f"cannot read the chat template {path}: {reason}"
+            ) from None
 
 
 def _named_file(name: str) -> tuple[str, ...]:
     """Return the repository and the file of Hugging Face that a name means."""
     named = re.fullmatch(r"hf:([^/]+/[^/]+)/([^/]+(?:/[^/]+)*)", name)
     if named is None:
-        raise ConfigurationError(f"a model on Hugging Face is named hf:OWNER/REPOSITORY/FILE.gguf, got {name!r}")
+        raise ConfigurationError(
+            f"a model on Hugging Face is named hf:OWNER/REPOSITORY/FILE.gguf, got {name!r}"
+        )
     return named.groups()
 
 
 def _file(name: str) -> str:
     """Return the path of a GGUF. Refuse what must be the name of another kind of model."""
     if re.match("https?://", name):
-        raise ConfigurationError(f"{name} is an address: give it as --url, or --escalate-url of the larger model")
+        raise ConfigurationError(
+            f"{name} is an address: give it as --url, or --escalate-url of the larger model"
+        )
     if not (name.lower().endswith(".gguf") or Path(name).expanduser().exists()):
         raise ModelFileError(
             f"there is no model file {name}. For a model of a provider write the provider before it, as in "
@@ -168,8 +206,14 @@ def _price_ratio(value: str | None) -> Any:
     except ValueError:
         prices = []
     if len(prices) not in (1, 4):
-        raise typer.BadParameter(f"takes a number such as 10, or four prices such as 0.15,0.6,2.5,10; got {value!r}")
-    return prices[0] if len(prices) == 1 else ((prices[0], prices[1]), (prices[2], prices[3]))
+        raise typer.BadParameter(
+            f"takes a number such as 10, or four prices such as 0.15,0.6,2.5,10; got {value!r}"
+        )
+    return (
+        prices[0]
+        if len(prices) == 1
+        else ((prices[0], prices[1]), (prices[2], prices[3]))
+    )
 
 
 @dataclass
@@ -178,15 +222,23 @@ class LargerModelOptions:
 
     escalate_to: Annotated[
         str | None,
-        typer.Option(metavar="MODEL", help="A larger model for contested questions, named as for --model."),
+        typer.Option(
+            metavar="MODEL",
+            help="A larger model for contested questions, named as for --model.",
+        ),
     ] = None
     escalate_url: Annotated[
         list[str] | None,
-        typer.Option(metavar="URL", help="Its server instead, as with --url; repeatable."),
+        typer.Option(
+            metavar="URL", help="Its server instead, as with --url; repeatable."
+        ),
     ] = None
-    escalate_model: Annotated[str | None, typer.Option(metavar="NAME", help="Its name at --escalate-url.")] = None
+    escalate_model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Its name at --escalate-url.")
+    ] = None
     escalate_key: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Its API key there, as with --key-variable.")
+        str | None,
+        typer.Option(metavar="NAME", help="Its API key there, as with --key-variable."),
     ] = None
     price_ratio: Annotated[
         Any,  # a number, or prices
@@ -211,8 +263,11 @@ class LargerModelOptions:
         return {name: value for name, value in known.items() if value is not None}
 
     @contextmanager
-    def open(self, *, seed: int | None = None, **of_servers: Any) -> Iterator[dict[str, Any]]:
-        """Open the larger model, and yield the options of a ReASC model with it; none without a larger model.
+    def open(
+        self, *, seed: int | None = None, **of_servers: Any
+    ) -> Iterator[dict[str, Any]]:
+        """Open the larger model, and yield the options of a ReASC model with it; none
+        without a larger model.
 
         Args:
             seed: the seed of a model in this process.
@@ -227,7 +282,9 @@ class LargerModelOptions:
             return
         name, urls = self.escalate_to or self.escalate_model, self.escalate_url
         source = ModelOptions(model=name, url=urls, key_variable=self.escalate_key)
-        options = of_servers if urls else {} if _is_of_provider(name) else {"seed": seed}
+        options = (
+            of_servers if urls else {} if _is_of_provider(name) else {"seed": seed}
+        )
         with source.open(**options) as model:
             yield {"escalate_to": model, **self.options}
 
@@ -238,11 +295,22 @@ class LargerModelOptions:
                 "--escalate-to and --escalate-url exclude each other; --escalate-model is the model's name at "
                 "--escalate-url"
             )
-        needs = {"escalate_model": bool(self.escalate_url), "escalate_key": bool(self.escalate_url)}
+        needs = {
+            "escalate_model": bool(self.escalate_url),
+            "escalate_key": bool(self.escalate_url),
+        }
         for option in ("escalate_model", "escalate_key", "price_ratio", "within"):
-            if getattr(self, option, None) is not None and not needs.get(option, self.is_given):
-                beside = "--escalate-url" if option in needs else "--escalate-to or --escalate-url"
-                raise ConfigurationError(f"--{option.replace('_', '-')} goes with {beside}")
+            if getattr(self, option, None) is not None and not needs.get(
+                option, self.is_given
+            ):
+                beside = (
+                    "--escalate-url"
+                    if option in needs
+                    else "--escalate-to or --escalate-url"
+                )
+                raise ConfigurationError(
+                    f"--{option.replace('_', '-')} goes with {beside}"
+                )
 
 
 @dataclass
@@ -259,10 +327,16 @@ class LearnedLargerModelOptions(LargerModelOptions):
 
 
 def _is_of_provider(name: str | None) -> TypeGuard[str]:
-    return name is not None and _PROVIDER.fullmatch(name) is not None and not Path(name).exists()
+    return (
+        name is not None
+        and _PROVIDER.fullmatch(name) is not None
+        and not Path(name).exists()
+    )
 
 
-def _of_provider(name: str) -> "tuple[type[BaseChatModel], Callable[..., BaseChatModel]]":
+def _of_provider(
+    name: str,
+) -> "tuple[type[BaseChatModel], Callable[..., BaseChatModel]]":
     """Return the class of a provider's model, and what makes the model."""
     from langchain_reasc.langchain_internals import provider_class
 
@@ -274,12 +348,20 @@ def _of_provider(name: str) -> "tuple[type[BaseChatModel], Callable[..., BaseCha
         return provider_class(name.partition(":")[0]), partial(init_chat_model, name)
     except (ImportError, ValueError) as error:
         why = str(error).partition("\n")[0]
-        raise ConfigurationError(f"no chat model can be made of the name {name!r}: {why}") from None
+        raise ConfigurationError(
+            f"no chat model can be made of the name {name!r}: {why}"
+        ) from None
 
 
 def embedded(name: str) -> Path:
-    """Return the path of a shipped file: ``calibration.jsonl``, ``test.jsonl`` or ``calibration.json``."""
-    path: Path = import_package("langchain_reasc_llama_cpp").embedded_model_path().with_name(name)
+    """Return the path of a shipped file: ``calibration.jsonl``, ``test.jsonl`` or
+    ``calibration.json``.
+    """
+    path: Path = (
+        import_package("langchain_reasc_llama_cpp")
+        .embedded_model_path()
+        .with_name(name)
+    )
     return path
 
 
@@ -298,26 +380,42 @@ class _Given:
     default_seed: int | None
 
 
-def _make(kind: Any, make: Callable[..., Any], given: _Given, options: Mapping[str, Any]) -> "BaseChatModel":
-    """Make a chat model of a class; ``options`` (``model``, ``temperature``, ``seed``, ...) are under our names."""
+def _make(
+    kind: Any, make: Callable[..., Any], given: _Given, options: Mapping[str, Any]
+) -> "BaseChatModel":
+    """Make a chat model of a class; ``options`` (``model``, ``temperature``, ``seed``,
+    ...) are under our names.
+    """
     kwargs, fields = read_kwargs(given.kwargs), _arguments(kind)
-    secrets = [name for name, field in kind.model_fields.items() if _is_secret(field.annotation)]
+    secrets = [
+        name
+        for name, field in kind.model_fields.items()
+        if _is_secret(field.annotation)
+    ]
     _check_names(kind, kwargs, fields)
-    kwargs = {name: _with_secrets(value, (name,), fields.get(name) in secrets) for name, value in kwargs.items()}
+    kwargs = {
+        name: _with_secrets(value, (name,), fields.get(name) in secrets)
+        for name, value in kwargs.items()
+    }
     _set_options(kind, kwargs, fields, options)
     if given.default_seed is not None and (seed := _argument("seed", fields)):
-        kwargs = {seed: given.default_seed} | kwargs if fields[seed] not in map(fields.get, kwargs) else kwargs
+        kwargs = (
+            {seed: given.default_seed} | kwargs
+            if fields[seed] not in map(fields.get, kwargs)
+            else kwargs
+        )
     if given.key_variable is not None:
         kwargs[_key_argument(kind, fields, secrets)] = secret_in(given.key_variable)
     return _construct(kind, make, kwargs)
 
 
 def read_kwargs(given: Sequence[str]) -> dict[str, Any]:
-    """Return the arguments of a model in ``--model-kwargs``; later ones override earlier ones.
+    """Return the arguments of a model in ``--model-kwargs``; later ones override
+    earlier ones.
 
     Args:
-        given: each is JSON (``{"model": "gpt-4o-mini"}``), a file with JSON, or ``name=value`` with a value that is
-            JSON or a text.
+        given: each is JSON (``{"model": "gpt-4o-mini"}``), a file with JSON, or
+            ``name=value`` with a value that is JSON or a text.
 
     Raises:
         ConfigurationError: one is in none of these forms, or is not an object.
@@ -350,7 +448,9 @@ def _object(text: str, source: str) -> dict[str, Any]:
     except ValueError as error:
         raise ConfigurationError(f"{source} is not valid JSON: {error}") from None
     if not isinstance(value, dict):
-        raise ConfigurationError(f"{source} must be a JSON object of arguments, not a {type(value).__name__}")
+        raise ConfigurationError(
+            f"{source} must be a JSON object of arguments, not a {type(value).__name__}"
+        )
     return value
 
 
@@ -363,21 +463,33 @@ def _chat_model_class(path: str) -> "type[BaseChatModel]":
             f"--model-class takes package.Class, such as langchain_openai.ChatOpenAI; got {path!r}"
         )
     if "" not in sys.path:
-        sys.path.append("")  # the current folder, as `python -m` has it, but behind everything that is installed
+        sys.path.append(
+            ""
+            # the current folder, as `python -m` has it, but behind everything that is
+            # installed
+        )
     module = import_package(module_name)
     kind = getattr(module, name, None)
     if kind is None:
         near = nearest(name, [*getattr(module, "__all__", ()), *dir(module)])
-        raise ConfigurationError(f"{module_name} has no {name}" + (f"; did you mean {near}?" if near else ""))
+        raise ConfigurationError(
+            f"{module_name} has no {name}" + (f"; did you mean {near}?" if near else "")
+        )
     if not (isinstance(kind, type) and issubclass(kind, BaseChatModel)):
         found = "" if isinstance(kind, type) else f", but a {type(kind).__name__}"
-        raise ConfigurationError(f"{path} is not a chat model (a subclass of langchain_core's BaseChatModel){found}")
+        raise ConfigurationError(
+            f"{path} is not a chat model (a subclass of langchain_core's BaseChatModel){found}"
+        )
     return kind
 
 
 def _arguments(kind: "type[BaseChatModel]") -> dict[str, str]:
     """Return the class's fields by the names of its arguments."""
-    aliases = {str(field.alias): name for name, field in kind.model_fields.items() if field.alias}
+    aliases = {
+        str(field.alias): name
+        for name, field in kind.model_fields.items()
+        if field.alias
+    }
     return aliases | {name: name for name in kind.model_fields}
 
 
@@ -387,12 +499,16 @@ def _is_secret(annotation: Any) -> bool:
     return annotation is SecretStr or any(map(_is_secret, get_args(annotation)))
 
 
-def _check_names(kind: "type[BaseChatModel]", names: Iterable[str], known: Mapping[str, str]) -> None:
+def _check_names(
+    kind: "type[BaseChatModel]", names: Iterable[str], known: Mapping[str, str]
+) -> None:
     """Refuse arguments that the class does not know, because most classes ignore them."""
     from langchain_core.language_models import BaseChatModel
 
     above = BaseChatModel.mro()
-    has_own_init = any("__init__" in vars(base) for base in kind.mro() if base not in above)
+    has_own_init = any(
+        "__init__" in vars(base) for base in kind.mro() if base not in above
+    )
     if kind.model_config.get("extra") == "allow" or has_own_init:
         return
     for name in (one for one in names if one not in known):
@@ -404,12 +520,17 @@ def _check_names(kind: "type[BaseChatModel]", names: Iterable[str], known: Mappi
 
 
 def _with_secrets(value: Any, where: tuple[str, ...], is_secret: bool) -> Any:
-    """Replace each ``env:NAME`` in a value by the environment variable's value. Refuse a secret that is spelled out.
+    """Replace each ``env:NAME`` in a value by the environment variable's value. Refuse
+    a secret that is spelled out.
 
-    ``where`` has the names that lead to the value; ``is_secret``: the class declares the argument as a secret.
+    ``where`` has the names that lead to the value; ``is_secret``: the class declares
+    the argument as a secret.
     """
     if isinstance(value, Mapping):
-        return {name: _with_secrets(inner, (*where, str(name)), is_secret) for name, inner in value.items()}
+        return {
+            name: _with_secrets(inner, (*where, str(name)), is_secret)
+            for name, inner in value.items()
+        }
     if isinstance(value, list):
         return [_with_secrets(inner, where, is_secret) for inner in value]
     if not isinstance(value, str) or not value:
@@ -426,15 +547,24 @@ def _with_secrets(value: Any, where: tuple[str, ...], is_secret: bool) -> Any:
 
 def _argument(option: str, fields: Mapping[str, str]) -> str | None:
     """Return the class's name for an option of the commands."""
-    return next((name for name in _FIELDS.get(option, (option,)) if name in fields), None)
+    return next(
+        (name for name in _FIELDS.get(option, (option,)) if name in fields), None
+    )
 
 
-def _set_options(kind: type, kwargs: dict[str, Any], fields: Mapping[str, str], options: Mapping[str, Any]) -> None:
+def _set_options(
+    kind: type,
+    kwargs: dict[str, Any],
+    fields: Mapping[str, str],
+    options: Mapping[str, Any],
+) -> None:
     """Add options of the commands to a class's arguments, under the class's names."""
     settled = {fields.get(name) for name in kwargs}
     for option, value in options.items():
         flag, name = f"--{option.replace('_', '-')}", _argument(option, fields)
-        if name is None and option not in _FIELDS and "extra_body" in fields:  # what a preset sets, such as top_k
+        if (
+            name is None and option not in _FIELDS and "extra_body" in fields
+        ):  # what a preset sets, such as top_k
             kwargs["extra_body"] = {option: value, **(kwargs.get("extra_body") or {})}
         elif name is None:
             raise ConfigurationError(
@@ -442,7 +572,9 @@ def _set_options(kind: type, kwargs: dict[str, Any], fields: Mapping[str, str], 
                 "leave it out, or give the class's own argument in --model-kwargs"
             )
         elif fields[name] in settled:
-            raise ConfigurationError(f"{flag} and --model-kwargs both set {kind.__name__}'s {name!r}; give only one")
+            raise ConfigurationError(
+                f"{flag} and --model-kwargs both set {kind.__name__}'s {name!r}; give only one"
+            )
         else:
             kwargs[name] = value
 
@@ -452,13 +584,21 @@ def _key_argument(kind: type, fields: Mapping[str, str], secrets: Sequence[str])
     if "api_key" in fields:
         return "api_key"
     if len(secrets) != 1:
-        which = f"has several secrets ({', '.join(secrets)})" if secrets else "takes no API key by any known name"
-        raise ConfigurationError(f"{kind.__name__} {which}; give it in --model-kwargs, as name=env:NAME")
+        which = (
+            f"has several secrets ({', '.join(secrets)})"
+            if secrets
+            else "takes no API key by any known name"
+        )
+        raise ConfigurationError(
+            f"{kind.__name__} {which}; give it in --model-kwargs, as name=env:NAME"
+        )
     return secrets[0]
 
 
 def _construct(
-    kind: "type[BaseChatModel]", make: "Callable[..., BaseChatModel]", kwargs: Mapping[str, Any]
+    kind: "type[BaseChatModel]",
+    make: "Callable[..., BaseChatModel]",
+    kwargs: Mapping[str, Any],
 ) -> "BaseChatModel":
     from pydantic import ValidationError
 
@@ -474,10 +614,12 @@ def _construct(
 
 
 def import_package(name: str) -> Any:
-    """Import a backend, or the module of a chat model, which may be in the current folder.
+    """Import a backend, or the module of a chat model, which may be in the current
+    folder.
 
     Raises:
-        MissingExtraError: it is a backend, and a package that it needs is not installed.
+        MissingExtraError: it is a backend, and a package that it needs is not
+            installed.
         ConfigurationError: the module does not exist, or its import fails.
     """
     from langchain_reasc.models.integrations import KNOWN
@@ -491,10 +633,14 @@ def import_package(name: str) -> Any:
         if package in _OURS:
             raise missing_extra(*_OURS[package]) from None
         reason = f"there is no module {error.name}, neither installed for {sys.executable} nor in this folder"
-        if error.name == package and package in {path.partition(".")[0] for path in KNOWN}:
+        if error.name == package and package in {
+            path.partition(".")[0] for path in KNOWN
+        }:
             reason = f"{package} is not installed. Install it with: pip install {package.replace('_', '-')}"
         elif error.name not in (package, name):
             reason = f"{name} needs the module {error.name}, which is not installed"
         raise ConfigurationError(reason) from None
     except Exception as error:
-        raise ConfigurationError(f"{name} cannot be imported: {type(error).__name__}: {error}") from error
+        raise ConfigurationError(
+            f"{name} cannot be imported: {type(error).__name__}: {error}"
+        ) from error

@@ -1,6 +1,7 @@
 """Options that several commands share.
 
-A command takes a group of options as one dataclass, and :func:`with_groups` shows typer the options in it.
+A command takes a group of options as one dataclass, and :func:`with_groups` shows typer
+the options in it.
 """
 
 import os
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace each parameter of a command that is a dataclass by the dataclass's fields."""
+    """Replace each parameter of a command that is a dataclass by the dataclass's
+    fields.
+    """
     groups: dict[str, Any] = {}
     options: list[Parameter] = []
     for parameter in signature(command).parameters.values():
@@ -35,7 +38,9 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def run(**values: Any) -> None:
         for name, group in groups.items():
-            values[name] = group(**{option: values.pop(option) for option in signature(group).parameters})
+            values[name] = group(
+                **{option: values.pop(option) for option in signature(group).parameters}
+            )
         command(**values)
 
     only_named = [option.replace(kind=Parameter.KEYWORD_ONLY) for option in options]
@@ -46,7 +51,9 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
 def probability(value: float) -> float:
     """Check an accuracy."""
     if not 0 < value < 1:
-        raise typer.BadParameter(f"an accuracy must be between 0 and 1, such as 0.9 for 90 %; got {value:g}")
+        raise typer.BadParameter(
+            f"an accuracy must be between 0 and 1, such as 0.9 for 90 %; got {value:g}"
+        )
     return value
 
 
@@ -88,7 +95,9 @@ def output_folder(path: Path) -> Path:
 def keep_apart(out: Path, source: Path | None) -> None:
     """Refuse to overwrite the file that is read."""
     if source is not None and out.resolve() == source.resolve():
-        raise typer.BadParameter(f"--out {out} would overwrite the file that is read; name another file")
+        raise typer.BadParameter(
+            f"--out {out} would overwrite the file that is read; name another file"
+        )
 
 
 def _check_answer(value: str | None) -> str | None:
@@ -105,22 +114,48 @@ def _read_template(value: str | None) -> Any:
     return None if value is None else Template.from_option(value)
 
 
-KeyVariable = Annotated[str | None, typer.Option(metavar="NAME", help="Environment variable that holds the API key.")]
+KeyVariable = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Environment variable that holds the API key."),
+]
 Urls = Annotated[
     list[str] | None,
-    typer.Option("--url", metavar="URL", help="An OpenAI-compatible server of the model; repeatable."),
+    typer.Option(
+        "--url",
+        metavar="URL",
+        help="An OpenAI-compatible server of the model; repeatable.",
+    ),
 ]
 Concurrency = Annotated[
-    int | None, typer.Option(min=1, help=r"Questions in flight at once. \[default: 8 with --url, else 1]")
+    int | None,
+    typer.Option(
+        min=1, help=r"Questions in flight at once. \[default: 8 with --url, else 1]"
+    ),
 ]
 QuestionField = Annotated[
-    str | None, typer.Option(metavar="NAME", help=r"Field of the question. \[default: question, input, problem, ...]")
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help=r"Field of the question. \[default: question, input, problem, ...]",
+    ),
 ]
 AnswerField = Annotated[
-    str | None, typer.Option(metavar="NAME", help=r"Field of the answer. \[default: answer, reference, target, ...]")
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help=r"Field of the answer. \[default: answer, reference, target, ...]",
+    ),
 ]
-MaxTokens = Annotated[int | None, typer.Option(min=1, help=r"The most tokens of a response. \[default: the model's]")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random; the same seed gives the same result.")]
+MaxTokens = Annotated[
+    int | None,
+    typer.Option(min=1, help=r"The most tokens of a response. \[default: the model's]"),
+]
+Seed = Annotated[
+    int,
+    typer.Option(
+        min=0, help="Seed of everything random; the same seed gives the same result."
+    ),
+]
 Score = Annotated[
     str,
     typer.Option(
@@ -131,7 +166,10 @@ Score = Annotated[
 Window = Annotated[int, typer.Option(min=1, help="Tokens in each group of the score.")]
 PTarget = Annotated[
     float,
-    typer.Option(help="Required accuracy of answers that are accepted after one response.", callback=probability),
+    typer.Option(
+        help="Required accuracy of answers that are accepted after one response.",
+        callback=probability,
+    ),
 ]
 CalibrationMethod = Annotated[
     str | None,
@@ -141,14 +179,17 @@ CalibrationMethod = Annotated[
         callback=one_of("paper"),
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json/--no-json", help="Print everything as JSON.")]
+AsJson = Annotated[
+    bool, typer.Option("--json/--no-json", help="Print everything as JSON.")
+]
 
 
 def measure_spec(signal: str, score: str, window: int) -> "Measure | Literal['auto']":
     """Return the measure that ``--signal``, ``--score`` and ``--window`` define.
 
     Raises:
-        ConfigurationError: a name is unknown, or a score or window is given with ``auto``, which chooses both.
+        ConfigurationError: a name is unknown, or a score or window is given with
+            ``auto``, which chooses both.
     """
     from langchain_reasc.method.confidence import Measure
 
@@ -164,7 +205,10 @@ def require_no_details(signal: str, score: str, window: int) -> None:
 
     usual = Measure()
     if (score, window) != (usual.score, usual.window):
-        raise ConfigurationError(f"--signal {signal} also determines score and window; name a signal to choose them")
+        raise ConfigurationError(
+            f"--signal {signal} also determines score and window; name a signal to "
+            "choose them"
+        )
 
 
 @dataclass
@@ -179,7 +223,8 @@ class Prompting(NamedTuple):
     """How a model is prompted and sampled.
 
     Attributes:
-        template: the prompt around each question, without the system message; None for the question alone.
+        template: the prompt around each question, without the system message; None for
+            the question alone.
         prompt: the whole prompt.
         answer: where the answer is in a response.
         sampling: options of the chat model; None for the model's default.
@@ -196,7 +241,11 @@ class PromptOptions:
     """How each question is asked."""
 
     system: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="The system message of each question, as in your application.")
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help="The system message of each question, as in your application.",
+        ),
     ] = None
     template: Annotated[
         Any,  # a Template
@@ -218,14 +267,18 @@ class PromptOptions:
             callback=_check_answer,
         ),
     ] = None
-    temperature: Annotated[float | None, typer.Option(help=r"Sampling temperature. \[default: the model's]")] = None
+    temperature: Annotated[
+        float | None,
+        typer.Option(help=r"Sampling temperature. \[default: the model's]"),
+    ] = None
     max_tokens: MaxTokens = None
 
     def prompting(self) -> Prompting:
         """Return how a model is prompted and sampled.
 
         Raises:
-            ConfigurationError: the template and the system message contradict each other.
+            ConfigurationError: the template and the system message contradict each
+                other.
         """
         from langchain_reasc.data import Template
 

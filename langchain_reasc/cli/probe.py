@@ -15,15 +15,26 @@ if TYPE_CHECKING:
 
 
 def probe(
-    urls: Annotated[list[str], typer.Argument(metavar="URL...", help="Base URLs, such as http://localhost:8000/v1.")],
+    urls: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="URL...", help="Base URLs, such as http://localhost:8000/v1."
+        ),
+    ],
     model: Annotated[
-        str | None, typer.Option("--model", "-m", help=r"The model to ask. \[default: the only one]")
+        str | None,
+        typer.Option(
+            "--model", "-m", help=r"The model to ask. \[default: the only one]"
+        ),
     ] = None,
     key_variable: KeyVariable = None,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for one answer.")] = 60.0,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, help="Seconds to wait for one answer.")
+    ] = 60.0,
     as_json: AsJson = False,
 ) -> None:
-    """Ask servers what they support: logprobs and how many, n, seeds, sampling parameters, streams.
+    """Ask servers what they support: logprobs and how many, n, seeds, sampling
+    parameters, streams.
 
     Sends about 15 requests of a few tokens. Several servers are compared.
 
@@ -33,7 +44,8 @@ def probe(
 
     reasc probe http://gpu1:8000 http://gpu2:8000 --model Qwen/Qwen2.5-7B-Instruct
 
-    reasc probe https://api.openai.com/v1 --model gpt-4o-mini --key-variable OPENAI_API_KEY --json
+    reasc probe https://api.openai.com/v1 --model gpt-4o-mini --key-variable
+    OPENAI_API_KEY --json
     """
     key = None if key_variable is None else secret_in(key_variable)
     found: dict[str, Capabilities] = {}
@@ -81,7 +93,11 @@ def _yes_or_no(value: bool | None, unknown: str = "not known") -> str:
 def _logprobs(one: "Capabilities") -> str:
     if not one.logprobs:
         return _yes_or_no(one.logprobs)
-    return f"yes, up to {one.top_logprobs} alternatives" if one.top_logprobs else "yes, the chosen token's alone"
+    return (
+        f"yes, up to {one.top_logprobs} alternatives"
+        if one.top_logprobs
+        else "yes, the chosen token's alone"
+    )
 
 
 _ROWS: "dict[str, Callable[[Capabilities], str]]" = {
@@ -89,12 +105,17 @@ _ROWS: "dict[str, Callable[[Capabilities], str]]" = {
     "models": lambda one: ", ".join(one.models) or "not listed",
     "logprobs": _logprobs,
     "in streams": lambda one: _yes_or_no(one.streamed_logprobs),
-    "of the reasoning": lambda one: _yes_or_no(one.reasoning_logprobs, "no reasoning seen"),
+    "of the reasoning": lambda one: _yes_or_no(
+        one.reasoning_logprobs, "no reasoning seen"
+    ),
     "token counts in streams": lambda one: _yes_or_no(one.streamed_usage),
     "n in one request": lambda one: _yes_or_no(one.n),
     "seed": lambda one: _yes_or_no(one.seed),
     "sampling parameters": lambda one: (
-        ", ".join(ours if ours == name else f"{ours} (as {name})" for ours, name in one.samplers.items())
+        ", ".join(
+            ours if ours == name else f"{ours} (as {name})"
+            for ours, name in one.samplers.items()
+        )
         or "OpenAI's only"
     ),
     "token limit": lambda one: one.max_tokens,

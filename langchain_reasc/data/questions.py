@@ -19,7 +19,8 @@ class LabelledQuestion:
     """A question and its right answer, normalized.
 
     Attributes:
-        id: the question's name in the pool, from which the seeds of its samples are made.
+        id: the question's name in the pool, from which the seeds of its samples are
+            made.
         input: the question.
         reference: the right answer; empty if it is not known.
         accepted: other answers that are accepted.
@@ -37,32 +38,45 @@ class LabelledQuestion:
 
 
 def read_questions(
-    source: Source, *, question_field: str | None = None, answer_field: str | None = None, limit: int | None = None
+    source: Source,
+    *,
+    question_field: str | None = None,
+    answer_field: str | None = None,
+    limit: int | None = None,
 ) -> list[LabelledQuestion]:
     """Read questions with their answers.
 
-    The answer may be plain (``42``), end a worked solution after ``####`` (GSM8K), or be boxed in one (MATH). With a
-    truth value, yes or no is right, too. Several answers are accepted if the field is a list, or if a field ``aliases``
-    or ``accepted`` has others. A question without an ``id`` is named after its text, so that it keeps its name, and
-    with it its samples, in any file and place.
+    The answer may be plain (``42``), end a worked solution after ``####`` (GSM8K), or
+    be boxed in one (MATH). With a truth value, yes or no is right, too. Several answers
+    are accepted if the field is a list, or if a field ``aliases`` or ``accepted`` has
+    others. A question without an ``id`` is named after its text, so that it keeps its
+    name, and with it its samples, in any file and place.
 
     Args:
-        source: a file (``.jsonl``, ``.json``, ``.csv``, ``.tsv``, ``.parquet``; ``.gz`` of the texts, see
-            :mod:`langchain_reasc.data.sources`), ``hf:OWNER/NAME[:CONFIG]/SPLIT``, or ``last-letters:N``.
-        question_field: the field of the question; None finds it among the usual names (question, input, problem, ...).
-        answer_field: the field of the answer; None finds it likewise (answer, reference, target, ...).
+        source: a file (``.jsonl``, ``.json``, ``.csv``, ``.tsv``, ``.parquet``; ``.gz``
+            of the texts, see :mod:`langchain_reasc.data.sources`),
+            ``hf:OWNER/NAME[:CONFIG]/SPLIT``, or ``last-letters:N``.
+        question_field: the field of the question; None finds it among the usual names
+            (question, input, problem, ...).
+        answer_field: the field of the answer; None finds it likewise (answer,
+            reference, target, ...).
         limit: how many to read at most.
 
     Raises:
-        ConfigurationError: there is no such file, it cannot be read, a question has no answer, or an id appears twice;
-            the message names the file and the place in it.
+        ConfigurationError: there is no such file, it cannot be read, a question has no
+            answer, or an id appears twice; the message names the file and the place in
+            it.
         MissingExtraError: Parquet or the hub without the extra ``data``.
     """
     rows = some_rows(source, question_field, answer_field)
-    return labelled_questions(islice(rows, limit), fields_reader(question_field, answer_field))
+    return labelled_questions(
+        islice(rows, limit), fields_reader(question_field, answer_field)
+    )
 
 
-def labelled_questions(rows: Iterator[tuple[str, Row]], reader: RowReader) -> list[LabelledQuestion]:
+def labelled_questions(
+    rows: Iterator[tuple[str, Row]], reader: RowReader
+) -> list[LabelledQuestion]:
     """Read a question of each row.
 
     Raises:
@@ -70,52 +84,84 @@ def labelled_questions(rows: Iterator[tuple[str, Row]], reader: RowReader) -> li
     """
     questions: dict[str, LabelledQuestion] = {}
     for where, row in rows:
-        question, references = reader.question(row, where), reader.references(row, where)
-        name = id_of(row, reader.id_field) or id_of(row, "id") or _id_from_text(question, questions)
+        question, references = (
+            reader.question(row, where),
+            reader.references(row, where),
+        )
+        name = (
+            id_of(row, reader.id_field)
+            or id_of(row, "id")
+            or _id_from_text(question, questions)
+        )
         if name in questions:
             first = list(questions).index(name) + 1
             raise ConfigurationError(
-                f"{where}: id {name!r} appears a second time, it is question {first}'s; ids must be unique"
+                f"{where}: id {name!r} appears a second time, it is question "
+                f"{first}'s; ids must be unique"
             )
-        questions[name] = LabelledQuestion(name, question, references[0], references[1:])
+        questions[name] = LabelledQuestion(
+            name, question, references[0], references[1:]
+        )
     return list(questions.values())
 
 
 def read_unlabelled(
-    source: Source, *, question_field: str | None = None, answer_field: str | None = None, limit: int | None = None
+    source: Source,
+    *,
+    question_field: str | None = None,
+    answer_field: str | None = None,
+    limit: int | None = None,
 ) -> list[tuple[str, tuple[str, ...] | None]]:
-    """Read questions, with all accepted answers where there are some. A question that appears again is left out.
+    """Read questions, with all accepted answers where there are some. A question that
+    appears again is left out.
 
     Args:
-        source: as for :func:`read_questions`; a file that ends in ``.txt``, or has no ending, has a question a line.
+        source: as for :func:`read_questions`; a file that ends in ``.txt``, or has no
+            ending, has a question a line.
         question_field: the field of the question; None finds it among the usual names.
         answer_field: the field where a right answer may be; None reads none.
         limit: how many to read at most.
 
     Raises:
-        ConfigurationError: there is no such file, a line cannot be read, there is no such field, or a field was given
-            for a text.
+        ConfigurationError: there is no such file, a line cannot be read, there is no
+            such field, or a field was given for a text.
         MissingExtraError: Parquet or the hub without the extra ``data``.
     """
     if is_text(source) and (field := question_field or answer_field):
-        raise ConfigurationError(f"{source} is a text with a question a line, and has no field {field!r}")
+        raise ConfigurationError(
+            f"{source} is a text with a question a line, and has no field {field!r}"
+        )
     reader = fields_reader(question_field, answer_field)
     questions: dict[str, tuple[str, ...] | None] = {}
     for where, row in some_rows(source, question_field, answer_field, may_be_text=True):
         known = answer_field is not None and id_of(row, answer_field) is not None
-        questions.setdefault(reader.question(row, where), reader.references(row, where) if known else None)
+        questions.setdefault(
+            reader.question(row, where),
+            reader.references(row, where) if known else None,
+        )
         if len(questions) == limit:
             break
     return list(questions.items())
 
 
-def text_questions(source: Source, *, limit: int | None = None) -> list[LabelledQuestion]:
-    """Read a text with a question a line, whose right answers are not known; errors as :func:`read_unlabelled`."""
-    return [LabelledQuestion(_id_from_text(text), text, "") for text, _ in read_unlabelled(source, limit=limit)]
+def text_questions(
+    source: Source, *, limit: int | None = None
+) -> list[LabelledQuestion]:
+    """Read a text with a question a line, whose right answers are not known; errors as
+    :func:`read_unlabelled`.
+    """
+    return [
+        LabelledQuestion(_id_from_text(text), text, "")
+        for text, _ in read_unlabelled(source, limit=limit)
+    ]
 
 
 def some_rows(
-    source: Source, question_field: str | None, answer_field: str | None, *, may_be_text: bool = False
+    source: Source,
+    question_field: str | None,
+    answer_field: str | None,
+    *,
+    may_be_text: bool = False,
 ) -> Iterator[tuple[str, Row]]:
     """Yield the rows of a source, with their places.
 
@@ -125,13 +171,24 @@ def some_rows(
     if may_be_text and is_text(source):
         rows = text_rows(Path(source))
     else:
-        rows = rows_of(source, named=[field for field in (question_field, answer_field) if field is not None])
+        rows = rows_of(
+            source,
+            named=[
+                field for field in (question_field, answer_field) if field is not None
+            ],
+        )
     if (first := next(rows, None)) is None:
         raise ConfigurationError(f"{os.fspath(source)} holds no question")
     return chain((first,), rows)
 
 
 def _id_from_text(question: str, taken: Collection[str] = ()) -> str:
-    """Return an id made of a question's text; another one where the same text has been named before."""
+    """Return an id made of a question's text; another one where the same text has been
+    named before.
+    """
     name = hashlib.sha256(question.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    return next(other for other in chain([name], (f"{name}-{times}" for times in count(2))) if other not in taken)
+    return next(
+        other
+        for other in chain([name], (f"{name}-{times}" for times in count(2)))
+        if other not in taken
+    )

@@ -1,21 +1,28 @@
-"""Read questions as rows from files of any kind, the Hugging Face Hub, or a registered generator.
+"""Read questions as rows from files of any kind, the Hugging Face Hub, or a registered
+generator.
 
-==========================  ===========================================================================================
-a name ends in              is read as
-==========================  ===========================================================================================
-``.json``                   a list of objects, or an object with such a list under ``data``, ``examples`` or
-                            ``questions``, or JSON Lines after all; it is read as a whole
-``.csv``, ``.tsv``          a table with commas, semicolons or tabs between cells; a cell with a JSON list of strings is
-                            that list. A header may be missing where the columns are questions and answers, or questions
-                            alone
-``.parquet``                a table, by pyarrow (the extra ``data``)
-anything else               JSON Lines: an object a line
-==========================  ===========================================================================================
+==========================
+===========================================================================================
+a name ends in is read as ==========================
+===========================================================================================
+``.json`` a list of objects, or an object with such a list under ``data``, ``examples``
+or
+                            ``questions``, or JSON Lines after all; it is read as a
+                            whole
+``.csv``, ``.tsv`` a table with commas, semicolons or tabs between cells; a cell with a
+JSON list of strings is
+                            that list. A header may be missing where the columns are
+                            questions and answers, or questions alone
+``.parquet`` a table, by pyarrow (the extra ``data``) anything else JSON Lines: an
+object a line ==========================
+===========================================================================================
 
-All but ``.parquet`` may be compressed (``.csv.gz``), and all but ``.json`` are read as far as is needed.
+All but ``.parquet`` may be compressed (``.csv.gz``), and all but ``.json`` are read as
+far as is needed.
 
-``hf:OWNER/NAME[:CONFIG][/SPLIT]`` is a data set of the hub. What is downloaded stays in the cache of ``datasets``, and
-is found there without a network too (``HF_HUB_OFFLINE=1``). A data set that asks for consent needs ``HF_TOKEN`` in the
+``hf:OWNER/NAME[:CONFIG][/SPLIT]`` is a data set of the hub. What is downloaded stays in
+the cache of ``datasets``, and is found there without a network too
+(``HF_HUB_OFFLINE=1``). A data set that asks for consent needs ``HF_TOKEN`` in the
 environment. Code that a data set brings along is never run.
 """
 
@@ -38,7 +45,10 @@ from langchain_reasc.files import is_cut_off, open_file, parse_json
 Row = Mapping[str, Any]
 QUESTION_FIELDS: Final = ("question", "input", "problem", "prompt", "query")
 ANSWER_FIELDS: Final = ("answer", "reference", "target", "label", "solution", "answers")
-_HUB: Final = re.compile(r"hf:(?P<repository>[\w.-]+/[\w.-]+)(?::(?P<config>[^/:\s]+))?(?:/(?P<split>\S+))?", re.ASCII)
+_HUB: Final = re.compile(
+    r"hf:(?P<repository>[\w.-]+/[\w.-]+)(?::(?P<config>[^/:\s]+))?(?:/(?P<split>\S+))?",
+    re.ASCII,
+)
 _WITH_FIELDS: Final = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
 _TEXTS: Final = (".txt", ".text", "")
 _LISTS: Final = ("data", "examples", "questions")
@@ -50,12 +60,15 @@ _BOM: Final = b"\xef\xbb\xbf"
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
-def rows_of(source: str | os.PathLike[str], *, named: Collection[str] = ()) -> Iterator[tuple[str, Row]]:
+def rows_of(
+    source: str | os.PathLike[str], *, named: Collection[str] = ()
+) -> Iterator[tuple[str, Row]]:
     """Yield each row of a source with its place, such as ``questions.csv, line 3``.
 
     Args:
-        source: a file, ``hf:OWNER/NAME[:CONFIG]/SPLIT``, or ``NAME:...`` of a generator that a package registers as
-            ``langchain_reasc.data``, such as the laboratory's ``last-letters:N``.
+        source: a file, ``hf:OWNER/NAME[:CONFIG]/SPLIT``, or ``NAME:...`` of a generator
+            that a package registers as ``langchain_reasc.data``, such as the
+            laboratory's ``last-letters:N``.
         named: fields that a table's header is known to have.
 
     Raises:
@@ -77,9 +90,13 @@ def rows_of(source: str | os.PathLike[str], *, named: Collection[str] = ()) -> I
 
 
 def is_text(source: str | os.PathLike[str]) -> bool:
-    """Return whether a source is a text of questions alone, one a line: a file of none of the kinds with fields."""
+    """Return whether a source is a text of questions alone, one a line: a file of none
+    of the kinds with fields.
+    """
     name = os.fspath(source)
-    return not (name.startswith("hf:") or _kind(Path(name)) in _WITH_FIELDS or _generator(name))
+    return not (
+        name.startswith("hf:") or _kind(Path(name)) in _WITH_FIELDS or _generator(name)
+    )
 
 
 def is_called_text(source: str | os.PathLike[str]) -> bool:
@@ -91,46 +108,81 @@ def text_rows(path: Path) -> Iterator[tuple[str, Row]]:
     """Yield each line of a text that is not blank, as the question of a row.
 
     Raises:
-        ConfigurationError: its name is that of another kind of file, such as README.md, or it cannot be read; the
-            message names the line.
+        ConfigurationError: its name is that of another kind of file, such as README.md,
+            or it cannot be read; the message names the line.
     """
     if (kind := _kind(path)) not in _TEXTS:
         raise ConfigurationError(
-            f"{path}: each line of a text is asked as a question, and a {kind} file is seldom such a list; if this one "
-            "is, give its name the ending .txt"
+            f"{path}: each line of a text is asked as a question, and a {kind} file is "
+            "seldom such a list; if this one is, give its name the ending .txt"
         )
     lines = ((number, line.strip()) for number, line in _lines(path))
-    return ((f"{path}, line {number}", {"question": line}) for number, line in lines if line)
+    return (
+        (f"{path}, line {number}", {"question": line}) for number, line in lines if line
+    )
 
 
 def _generator(source: str) -> Callable[[str], Iterator[tuple[str, Row]]] | None:
-    """Return the function registered for ``NAME:...``, which takes the source and yields rows as :func:`rows_of`."""
+    """Return the function registered for ``NAME:...``, which takes the source and
+    yields rows as :func:`rows_of`.
+    """
     name, colon, _ = source.partition(":")
-    return next((entry.load() for entry in entry_points(group="langchain_reasc.data", name=name) if colon), None)
+    return next(
+        (
+            entry.load()
+            for entry in entry_points(group="langchain_reasc.data", name=name)
+            if colon
+        ),
+        None,
+    )
 
 
 def _kind(path: Path) -> str:
-    """Return the ending of a file's name, such as ``.csv``, without that of a compressed one."""
-    return (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
+    """Return the ending of a file's name, such as ``.csv``, without that of a
+    compressed one.
+    """
+    return (
+        path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    ).suffix.lower()
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield each line with its number from 1, its end included; one line is in memory at a time."""
+    """Yield each line with its number from 1, its end included; one line is in memory
+    at a time.
+    """
     packed, at = path.suffix.lower() == ".gz", 0
     try:
-        with open_file(path) as opened, cast("IO[bytes]", gzip.open(opened)) if packed else opened as file:
+        with (
+            open_file(path) as opened,
+            cast("IO[bytes]", gzip.open(opened)) if packed else opened as file,
+        ):
             # A small compressed file may hold a thousand times what it takes on disk.
-            left = most = min(_MOST, max(_MOST // 4, _RATIO * path.stat().st_size)) if packed else _MOST
+            left = most = (
+                min(_MOST, max(_MOST // 4, _RATIO * path.stat().st_size))
+                if packed
+                else _MOST
+            )
             while several := file.readline(left + 1):
                 if (left := left - len(several)) < 0:
-                    raise OSError(f"it holds more than {most >> 20} MiB of text; name a smaller file")
+                    raise OSError(
+                        f"it holds more than {most >> 20} MiB of text; name a smaller "
+                        "file"
+                    )
                 for line in several.splitlines(keepends=True):  # a CR ends a line, too
                     at += 1
-                    yield at, _decoded(line.removeprefix(_BOM) if at == 1 else line, f"{path}, line {at}")
+                    yield (
+                        at,
+                        _decoded(
+                            line.removeprefix(_BOM) if at == 1 else line,
+                            f"{path}, line {at}",
+                        ),
+                    )
     except (OSError, EOFError, zlib.error) as error:
         if plain := _unreadable(path, error):
             raise plain from None
-        raise ConfigurationError(f"cannot read questions from {path} after line {at}: {error}") from error
+        raise ConfigurationError(
+            f"cannot read questions from {path} after line {at}: {error}"
+        ) from error
 
 
 def _decoded(line: bytes, where: str) -> str:
@@ -138,9 +190,14 @@ def _decoded(line: bytes, where: str) -> str:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
         byte = line[error.start : error.start + 1]
-        seems = "UTF-16" if line.startswith(_UTF_16) else "another encoding, such as Latin-1"
+        seems = (
+            "UTF-16"
+            if line.startswith(_UTF_16)
+            else "another encoding, such as Latin-1"
+        )
         raise ConfigurationError(
-            f"{where} is not UTF-8 (byte {byte!r} at {error.start}): the file seems to be in {seems}; save it as UTF-8"
+            f"{where} is not UTF-8 (byte {byte!r} at {error.start}): the file seems to "
+            f"be in {seems}; save it as UTF-8"
         ) from None
 
 
@@ -154,7 +211,9 @@ def _unreadable(path: Path, error: Exception) -> ConfigurationError | None:
 
 def _checked(row: Any, where: str) -> tuple[str, Row]:
     if not isinstance(row, dict):
-        raise ConfigurationError(f"{where}: a question is a JSON object, got {json.dumps(row):.60}")
+        raise ConfigurationError(
+            f"{where}: a question is a JSON object, got {json.dumps(row):.60}"
+        )
     return where, row
 
 
@@ -166,10 +225,14 @@ def _json_lines(path: Path) -> Iterator[tuple[str, Row]]:
         try:
             row = parse_json(line)
         except ValueError as error:
-            torn = "; this last line has no end: the file was cut off" if is_cut_off(line.encode()) else ""
+            torn = (
+                "; this last line has no end: the file was cut off"
+                if is_cut_off(line.encode())
+                else ""
+            )
             raise ConfigurationError(
-                f"{where} is not valid JSON ({getattr(error, 'msg', error)}){torn}; questions come as JSON Lines, or "
-                "as .json, .csv, .tsv or .parquet"
+                f"{where} is not valid JSON ({getattr(error, 'msg', error)}){torn}; "
+                "questions come as JSON Lines, or as .json, .csv, .tsv or .parquet"
             ) from None
         yield _checked(row, where)
 
@@ -189,32 +252,46 @@ def _document_rows(path: Path) -> Iterator[tuple[str, Row]]:
     except ValueError as error:
         raise ConfigurationError(f"{path} cannot be read: {error}") from None
     if isinstance(value, dict):
-        value = next((value[name] for name in _LISTS if isinstance(value.get(name), list)), [value])
+        value = next(
+            (value[name] for name in _LISTS if isinstance(value.get(name), list)),
+            [value],
+        )
     if not isinstance(value, list):
-        raise ConfigurationError(f"{path} holds {json.dumps(value):.60}, which is no list of questions")
+        raise ConfigurationError(
+            f"{path} holds {json.dumps(value):.60}, which is no list of questions"
+        )
     yield from (_checked(row, f"{path}, item {at}") for at, row in enumerate(value, 1))
 
 
-def _table_rows(path: Path, delimiters: str, named: Collection[str]) -> Iterator[tuple[str, Row]]:
-    # The limit of a cell (131,072 characters) is one for the process, so it is only ever raised: no thread that reads a
-    # table meanwhile loses anything. The text as a whole is limited above.
+def _table_rows(
+    path: Path, delimiters: str, named: Collection[str]
+) -> Iterator[tuple[str, Row]]:
+    # The limit of a cell (131,072 characters) is one for the process, so it is only
+    # ever raised: no thread that reads a table meanwhile loses anything. The text as a
+    # whole is limited above.
     csv.field_size_limit(max(csv.field_size_limit(), _MOST))
     lines = (line for _, line in _lines(path))
     begin = next(lines, "")
-    # Spreadsheets write semicolons where the comma is the decimal mark. The first delimiter wins a tie.
+    # Spreadsheets write semicolons where the comma is the decimal mark. The first
+    # delimiter wins a tie.
     delimiter = max(delimiters, key=re.sub('"[^"]*"', "", begin).count)
-    records = _records(csv.reader(chain([begin], lines), delimiter=delimiter, strict=True), path)
+    records = _records(
+        csv.reader(chain([begin], lines), delimiter=delimiter, strict=True), path
+    )
     first = next(records, ("", []))
     header = list(map(str.strip, first[1]))
     if not (named or _is_header(header)):
         header, records = ["question", "answer"][: len(header)], chain([first], records)
     if twice := sorted({name for name in header if name and header.count(name) > 1}):
-        raise ConfigurationError(f"{path}, line 1: the header names {', '.join(twice)} twice")
+        raise ConfigurationError(
+            f"{path}, line 1: the header names {', '.join(twice)} twice"
+        )
     for where, cells in records:
         if len(cells) < len(header) or any(cells[len(header) :]):
             raise ConfigurationError(
-                f"{where} has {len(cells)} columns, and the header {len(header)} ({', '.join(header)}); the file may "
-                f"have been cut off, or a text with {_DELIMITERS[delimiter]} in it lacks its quotes"
+                f"{where} has {len(cells)} columns, and the header {len(header)} "
+                f"({', '.join(header)}); the file may have been cut off, or a text "
+                f"with {_DELIMITERS[delimiter]} in it lacks its quotes"
             )
         yield where, dict(zip(header, map(_cell, cells), strict=False))
 
@@ -222,14 +299,19 @@ def _table_rows(path: Path, delimiters: str, named: Collection[str]) -> Iterator
 def _is_header(cells: Sequence[str]) -> bool:
     """Return whether the first record of a table names its columns.
 
-    Two columns, or one, are questions and answers where no cell has a usual name, and not every cell is a single word.
+    Two columns, or one, are questions and answers where no cell has a usual name, and
+    not every cell is a single word.
     """
-    usual = any(cell.lower() in (*QUESTION_FIELDS, *ANSWER_FIELDS, "id") for cell in cells)
+    usual = any(
+        cell.lower() in (*QUESTION_FIELDS, *ANSWER_FIELDS, "id") for cell in cells
+    )
     return usual or len(cells) > 2 or all(cell.isidentifier() for cell in cells)
 
 
 def _records(reader: Any, path: Path) -> Iterator[tuple[str, list[str]]]:
-    """Yield the records of a table that are not empty. A record may span several lines, and is named by its first."""
+    """Yield the records of a table that are not empty. A record may span several lines,
+    and is named by its first.
+    """
     while True:
         where = f"{path}, line {reader.line_num + 1}"
         try:
@@ -238,14 +320,22 @@ def _records(reader: Any, path: Path) -> Iterator[tuple[str, list[str]]]:
             return
         except csv.Error as error:
             ended = str(error) == "unexpected end of data"
-            why = "a quote is opened and never closed, or the file was cut off" if ended else error
-            raise ConfigurationError(f"{where} begins what cannot be read as a table: {why}") from None
+            why = (
+                "a quote is opened and never closed, or the file was cut off"
+                if ended
+                else error
+            )
+            raise ConfigurationError(
+                f"{where} begins what cannot be read as a table: {why}"
+            ) from None
         if cells:
             yield where, cells
 
 
 def _cell(text: str) -> str | list[str]:
-    """Parse a cell. Only a list of strings is taken for a list: ``[1, 2]`` is as likely an interval."""
+    """Parse a cell. Only a list of strings is taken for a list: ``[1, 2]`` is as likely
+    an interval.
+    """
     if not text.startswith('["'):
         return text
     try:
@@ -271,29 +361,41 @@ def _parquet_rows(path: Path) -> Iterator[tuple[str, Row]]:
     except (OSError, arrow.ArrowException) as error:
         if plain := _unreadable(path, error):
             raise plain from None
-        raise ConfigurationError(f"cannot read {path} as Parquet after row {at}: {error}") from error
+        raise ConfigurationError(
+            f"cannot read {path} as Parquet after row {at}: {error}"
+        ) from error
 
 
 def _hub_rows(source: str) -> Iterator[tuple[str, Row]]:
-    """Yield the rows of a data set; its split may be left out where there is one only, and may be a slice."""
+    """Yield the rows of a data set; its split may be left out where there is one only,
+    and may be a slice.
+    """
     named = _HUB.fullmatch(source)
     if named is None:
         raise ConfigurationError(
-            f"a data set of the hub is named hf:OWNER/NAME/SPLIT, or hf:OWNER/NAME:CONFIG/SPLIT; got {source!r}"
+            "a data set of the hub is named hf:OWNER/NAME/SPLIT, or "
+            f"hf:OWNER/NAME:CONFIG/SPLIT; got {source!r}"
         )
     try:
         datasets: Any = importlib.import_module("datasets")
     except ModuleNotFoundError:
         raise missing_extra("data", "datasets") from None
     try:
-        loaded = datasets.load_dataset(named["repository"], named["config"], split=named["split"])
-    except Exception as error:  # of datasets, of the hub's client, of its HTTP client, of Arrow
+        loaded = datasets.load_dataset(
+            named["repository"], named["config"], split=named["split"]
+        )
+    except (
+        Exception
+    ) as error:  # of datasets, of the hub's client, of its HTTP client, of Arrow
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise ConfigurationError(f"cannot read {source} from the hub: {reason:.500}") from error
+        raise ConfigurationError(
+            f"cannot read {source} from the hub: {reason:.500}"
+        ) from error
     if isinstance(loaded, dict):
         if len(loaded) > 1:
             raise ConfigurationError(
-                f"{source} has the splits {', '.join(loaded)}; name one: {source}/{next(iter(loaded))}"
+                f"{source} has the splits {', '.join(loaded)}; name one: "
+                f"{source}/{next(iter(loaded))}"
             )
         [loaded] = loaded.values()
     yield from ((f"{source}, row {at}", row) for at, row in enumerate(loaded, 1))

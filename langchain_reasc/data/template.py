@@ -15,19 +15,27 @@ PLACEHOLDER = "{question}"
 
 @dataclass(frozen=True)
 class Template:
-    """The messages of a prompt. One or more contain ``{question}``; other braces are kept as they are.
+    """The messages of a prompt. One or more contain ``{question}``; other braces are
+    kept as they are.
 
     Attributes:
-        turns: the messages in the order of the prompt, such as worked examples before the question.
+        turns: the messages in the order of the prompt, such as worked examples before
+            the question.
     """
 
     turns: Sequence[BaseMessage] = (HumanMessage(PLACEHOLDER),)
 
     def __post_init__(self) -> None:
         if any(not isinstance(turn.content, str) for turn in self.turns):
-            raise ConfigurationError("the messages of a template hold text; blocks of content are not supported")
+            raise ConfigurationError(
+                "the messages of a template hold text; blocks of content are not "
+                "supported"
+            )
         if not any(PLACEHOLDER in str(turn.content) for turn in self.turns):
-            raise ConfigurationError(f"the template has no {PLACEHOLDER} in it, so no question could be put there")
+            raise ConfigurationError(
+                f"the template has no {PLACEHOLDER} in it, so no question could be put "
+                "there"
+            )
 
     @classmethod
     def from_option(cls, given: str) -> "Template":
@@ -41,12 +49,17 @@ class Template:
         """
         if _is_file(given):
             if given.lower().endswith(".json"):
-                raise ConfigurationError(f"{given} is JSON; a template is a text file with {PLACEHOLDER} in it")
+                raise ConfigurationError(
+                    f"{given} is JSON; a template is a text file with {PLACEHOLDER} in "
+                    "it"
+                )
             return cls([HumanMessage(_text_of(Path(given)).strip("\n"))])
         if PLACEHOLDER in given:
             return cls([HumanMessage(given)])
         shape = f"a text with {PLACEHOLDER} in it, or a file with such a text"
-        raise ConfigurationError(f"{given!r} is neither a file nor a template; give {shape}")
+        raise ConfigurationError(
+            f"{given!r} is neither a file nor a template; give {shape}"
+        )
 
     def after(self, system: str | None) -> "Template":
         """Return this template with a system message before it.
@@ -57,18 +70,25 @@ class Template:
         if not system:
             return self
         if any(turn.type == "system" for turn in self.turns):
-            raise ConfigurationError("the template already has a system message; give it there, or beside it")
+            raise ConfigurationError(
+                "the template already has a system message; give it there, or beside it"
+            )
         return Template((SystemMessage(system), *self.turns))
 
     @property
     def fixed(self) -> list[tuple[str, str]]:
-        """(role, text) of each message, with ``{question}`` for the question: part of a calibration's fingerprint."""
+        """(role, text) of each message, with ``{question}`` for the question: part of a
+        calibration's fingerprint.
+        """
         return [(turn.type, str(turn.content)) for turn in self.turns]
 
     def messages(self, question: str) -> list[BaseMessage]:
         """Return the prompt for a question."""
         return [
-            turn.model_copy(update={"content": str(turn.content).replace(PLACEHOLDER, question)}) for turn in self.turns
+            turn.model_copy(
+                update={"content": str(turn.content).replace(PLACEHOLDER, question)}
+            )
+            for turn in self.turns
         ]
 
 

@@ -1,8 +1,10 @@
-"""The method as pure functions, from token signals to a decision, without LangChain or models.
+"""The method as pure functions, from token signals to a decision, without LangChain or
+models.
 
-``token_signals`` → ``confidence`` (one score per response) → ``evidence`` (the weight of a response) → ``stopping``
-(continue or stop). ``horizon``, ``agreement``, ``value`` and ``race`` are further rules, and ``registry`` finds rules
-by name. ``fields`` and ``never_agrees`` decide on answers in parts. Import all public names from here.
+``token_signals`` → ``confidence`` (one score per response) → ``evidence`` (the weight
+of a response) → ``stopping`` (continue or stop). ``horizon``, ``agreement``, ``value``
+and ``race`` are further rules, and ``registry`` finds rules by name. ``fields`` and
+``never_agrees`` decide on answers in parts. Import all public names from here.
 """
 
 from langchain_reasc.method.agreement import *  # noqa: F403

@@ -1,4 +1,6 @@
-"""Weigh votes by the log-odds of being right, and compute the posterior of the leading answer."""
+"""Weigh votes by the log-odds of being right, and compute the posterior of the leading
+answer.
+"""
 
 import math
 from bisect import bisect_right
@@ -23,9 +25,11 @@ __all__ = ["BayesianVote", "PointOdds", "probability_of_leader"]
 
 @dataclass(frozen=True, slots=True)
 class PointOdds:
-    """Log-odds interpolated linearly between known scores, and constant beyond the first and the last.
+    """Log-odds interpolated linearly between known scores, and constant beyond the
+    first and the last.
 
-    This fits scores of any distribution; those of token probabilities crowd below zero, with a long tail.
+    This fits scores of any distribution; those of token probabilities crowd below zero,
+    with a long tail.
 
     Attributes:
         points: (score, logit p), scores strictly ascending.
@@ -37,8 +41,12 @@ class PointOdds:
 
     def __post_init__(self) -> None:
         scores = [score for score, _ in self.points]
-        if not scores or any(not later > earlier for earlier, later in pairwise(scores)):
-            raise ConfigurationError(f"the scores of odds must be strictly ascending, got {scores[:5]}")
+        if not scores or any(
+            not later > earlier for earlier, later in pairwise(scores)
+        ):
+            raise ConfigurationError(
+                f"the scores of odds must be strictly ascending, got {scores[:5]}"
+            )
 
     def __call__(self, score: float) -> float:
         """Return the log-odds of a response with this score."""
@@ -54,20 +62,23 @@ class PointOdds:
 class BayesianVote(StoppingRule):
     """Stop when the leader is right with a probability of at least ``threshold``.
 
-    A response that is right with probability p, and otherwise names each of K wrong answers equally often, multiplies
-    the odds of its answer by K · p / (1 − p). With a lower bound c for the weight of a response::
+    A response that is right with probability p, and otherwise names each of K wrong
+    answers equally often, multiplies the odds of its answer by K · p / (1 − p). With a
+    lower bound c for the weight of a response::
 
         ℓ = max(c, logit p + log K)
         P(a) = exp(Σ ℓ of a) / (1 + Σ over answers b of exp(Σ ℓ of b))
 
-    where the 1 stands for an answer that no response has given yet. This is the optimal vote of independent voters
-    with known competence (Nitzan and Paroush 1982), with its posterior. The probability is correct if p is correct and
-    responses err independently. If wrong answers agree with each other, it is too high.
+    where the 1 stands for an answer that no response has given yet. This is the optimal
+    vote of independent voters with known competence (Nitzan and Paroush 1982), with its
+    posterior. The probability is correct if p is correct and responses err
+    independently. If wrong answers agree with each other, it is too high.
 
     Attributes:
         odds: maps a score to the log-odds of being right.
         threshold: the P(leader) at which sampling stops.
-        on_missing_confidence: ``"error"``, or ``"count"`` to count a response without a score as an average one.
+        on_missing_confidence: ``"error"``, or ``"count"`` to count a response without a
+            score as an average one.
         alternatives: K, the number of wrong answers that a wrong response may name.
         floor: c, the least weight of a response; never below zero.
 
@@ -87,9 +98,13 @@ class BayesianVote(StoppingRule):
         check_probability("threshold", self.threshold)
         check_on_missing(self.on_missing_confidence)
         if not 1 <= self.alternatives < math.inf:
-            raise ConfigurationError(f"alternatives must be a finite number >= 1, got {self.alternatives}")
+            raise ConfigurationError(
+                f"alternatives must be a finite number >= 1, got {self.alternatives}"
+            )
         if not 0 <= self.floor < math.inf:
-            raise ConfigurationError(f"floor must be a finite number >= 0, got {self.floor}")
+            raise ConfigurationError(
+                f"floor must be a finite number >= 0, got {self.floor}"
+            )
 
     @property
     def may_accept_first(self) -> bool:
@@ -101,12 +116,19 @@ class BayesianVote(StoppingRule):
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
         answers = [response.answer for response in responses]
-        evidence = evidence_by_answer(zip(answers, self.weights(responses), strict=True))
+        evidence = evidence_by_answer(
+            zip(answers, self.weights(responses), strict=True)
+        )
         certain = probability_of_leader(evidence)
         only_cut_off = len(responses) == 1 and responses[0].cut_off
         stop = certain >= self.threshold and not only_cut_off
         return Decision(
-            stop, leader(evidence), "evidence" if stop else None, len(responses), evidence, posterior=certain
+            stop,
+            leader(evidence),
+            "evidence" if stop else None,
+            len(responses),
+            evidence,
+            posterior=certain,
         )
 
     def weights(self, responses: Sequence[Response]) -> list[float]:
@@ -119,7 +141,9 @@ class BayesianVote(StoppingRule):
         return max(self.floor, self._log_odds(response) + math.log(self.alternatives))
 
     def _log_odds(self, response: Response) -> float:
-        """Return the log-odds of a response that votes; those of an average one if it is blank."""
+        """Return the log-odds of a response that votes; those of an average one if it
+        is blank.
+        """
         if response.blank:
             return self.odds.average
         if response.score is not None:
@@ -141,5 +165,7 @@ def probability_of_leader(evidence: Mapping[str, float]) -> float:
         return 0.0
     largest = max(evidence.values())
     scale = max(0.0, largest)
-    total = math.exp(-scale) + math.fsum(math.exp(weight - scale) for weight in evidence.values())
+    total = math.exp(-scale) + math.fsum(
+        math.exp(weight - scale) for weight in evidence.values()
+    )
     return math.exp(largest - scale) / total

@@ -21,13 +21,19 @@ __all__ = [
     "support",
 ]
 
-_Sufficient = Literal["gate", "evidence", "agreement", "window", "unanimous", "escalated", "alone"]
-_Insufficient = Literal["budget", "timeout", "hopeless", "plurality", "unanswered", "contested"]
+_Sufficient = Literal[
+    "gate", "evidence", "agreement", "window", "unanimous", "escalated", "alone"
+]
+_Insufficient = Literal[
+    "budget", "timeout", "hopeless", "plurality", "unanswered", "contested"
+]
 Reason = _Sufficient | _Insufficient
 """Why sampling stopped; each is explained on the page of results."""
 
 UNDECIDED: Final[tuple[Reason, ...]] = get_args(_Insufficient)
-"""Reasons to stop without sufficient evidence. If parts of a decision have different reasons, the first one counts."""
+"""Reasons to stop without sufficient evidence. If parts of a decision have different
+reasons, the first one counts.
+"""
 
 _LONGEST_CHAIN: Final = 4
 
@@ -35,7 +41,9 @@ ANSWER: Final = "answer"
 """The kind of an answer without a kind, if other answers have one."""
 
 BLANK: Final = "\0blank"
-"""The answer of a blank response while a rule counts it as a candidate. A decision never has it."""
+"""The answer of a blank response while a rule counts it as a candidate. A decision
+never has it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +51,25 @@ class Response:
     """One response, as far as a decision depends on it.
 
     Attributes:
-        answer: the extracted, normalized answer; None if there is no answer, and so no vote.
+        answer: the extracted, normalized answer; None if there is no answer, and so no
+            vote.
         score: S(y), finite, or None if no confidence could be read.
-        cut_off: whether the response was cut off before its end. Such a response is never accepted alone.
-        kind: the coarse class of the answer, such as the tools that are called. If any response has a kind, the kinds
-            are voted on first, and answers without a kind have the kind :data:`ANSWER`.
+        cut_off: whether the response was cut off before its end. Such a response is
+            never accepted alone.
+        kind: the coarse class of the answer, such as the tools that are called. If any
+            response has a kind, the kinds are voted on first, and answers without a
+            kind have the kind :data:`ANSWER`.
         fields: the fields of an answer that is an object, name -> value as JSON. Only
             :class:`~langchain_reasc.method.fields.ByField` reads them.
-        not_voted: whether the response is not voted on. It casts no vote; if all responses before it are empty, it is
-            the answer.
+        not_voted: whether the response is not voted on. It casts no vote; if all
+            responses before it are empty, it is the answer.
         key: what the answer is compared by; None for the answer as it is written.
-        weaker: the keys of answers that say the same and leave something out, such as a unit: ``5`` of ``5 km``.
-        instead: content without an answer: the calls that were refused, or ``""`` for an empty response. None if that
-            does not matter.
-        blank: whether the response is complete and states no answer. It did not fail, was not cut off or refused, and
-            calls no tool.
+        weaker: the keys of answers that say the same and leave something out, such as a
+            unit: ``5`` of ``5 km``.
+        instead: content without an answer: the calls that were refused, or ``""`` for
+            an empty response. None if that does not matter.
+        blank: whether the response is complete and states no answer. It did not fail,
+            was not cut off or refused, and calls no tool.
     """
 
     answer: str | None
@@ -72,14 +84,21 @@ class Response:
     blank: bool = False
 
     def __post_init__(self) -> None:
-        if self.score is not None and not math.isfinite(self.score):  # max(1, exp(nan)) would count it as a vote
-            raise ConfidenceError(f"a response score is {self.score}; use None if no confidence could be read")
+        if self.score is not None and not math.isfinite(
+            self.score
+        ):  # max(1, exp(nan)) would count it as a vote
+            raise ConfidenceError(
+                f"a response score is {self.score}; use None if no confidence could be "
+                "read"
+            )
 
     def voting(self, answer: str | None) -> "Response":
         """Return the response with this answer and without fields."""
         if answer == self.answer and self.fields is None:
             return self
-        return Response(answer, self.score, self.cut_off, self.kind, not_voted=self.not_voted)
+        return Response(
+            answer, self.score, self.cut_off, self.kind, not_voted=self.not_voted
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,21 +108,26 @@ class Decision:
     Attributes:
         stop: whether to stop sampling.
         answer: the leading answer so far; None if no response has an answer.
-        reason: why sampling stopped: ``gate`` (Stage 1), ``evidence`` (the posterior of the answer), ``agreement`` (the
-            whole budget would most likely give the same answer), ``window`` (ESC), ``unanimous`` (all votes of a race
-            are equal), ``contested`` (they are not), ``escalated`` (a larger model answered), ``budget``, ``timeout``,
-            ``alone`` (the first response is not voted on), ``hopeless`` (some arguments will never agree),
-            ``plurality`` (too few responses give the answer), ``unanswered`` (no response has an answer, and more would
-            hardly have one). None if sampling continues. If parts of a decision have different reasons, the first one
-            in :data:`UNDECIDED`.
+        reason: why sampling stopped: ``gate`` (Stage 1), ``evidence`` (the posterior of
+            the answer), ``agreement`` (the whole budget would most likely give the same
+            answer), ``window`` (ESC), ``unanimous`` (all votes of a race are equal),
+            ``contested`` (they are not), ``escalated`` (a larger model answered),
+            ``budget``, ``timeout``, ``alone`` (the first response is not voted on),
+            ``hopeless`` (some arguments will never agree), ``plurality`` (too few
+            responses give the answer), ``unanswered`` (no response has an answer, and
+            more would hardly have one). None if sampling continues. If parts of a
+            decision have different reasons, the first one in :data:`UNDECIDED`.
         samples: the number of responses that the decision is based on.
         evidence: answer -> accumulated weight, in the order first seen.
-        posterior: P(the leader stays ahead of the runner-up forever), Eq. 5, unless the rule has another posterior. For
-            a decision in parts, that of the least certain part.
-        parts: the decisions on ``kind`` and ``answer``, or on each field of an object. Empty if only whole answers
-            were voted on.
-        whole: if the answer is assembled from fields, the best object that a single response gave.
-        never_agrees: if that is the reason, the arguments or fields that will never agree.
+        posterior: P(the leader stays ahead of the runner-up forever), Eq. 5, unless the
+            rule has another posterior. For a decision in parts, that of the least
+            certain part.
+        parts: the decisions on ``kind`` and ``answer``, or on each field of an object.
+            Empty if only whole answers were voted on.
+        whole: if the answer is assembled from fields, the best object that a single
+            response gave.
+        never_agrees: if that is the reason, the arguments or fields that will never
+            agree.
     """
 
     stop: bool
@@ -118,20 +142,25 @@ class Decision:
 
     @property
     def stage(self) -> Literal[1, 2]:
-        """1 if the gate accepted a single response, else 2 (also if nothing was voted on)."""
+        """1 if the gate accepted a single response, else 2 (also if nothing was voted
+        on).
+        """
         return 1 if self.reason == "gate" else 2
 
     @property
     def undecided(self) -> bool:
-        """Whether sampling stopped for one of the reasons in :data:`UNDECIDED`, without sufficient evidence."""
+        """Whether sampling stopped for one of the reasons in :data:`UNDECIDED`, without
+        sufficient evidence.
+        """
         return self.reason in UNDECIDED
 
 
 def joined(responses: Sequence[Response]) -> list[Response]:
-    """Return the responses with one spelling for equal answers: that of the first response which gives the whole of it.
+    """Return the responses with one spelling for equal answers: that of the first
+    response which gives the whole of it.
 
-    Answers are equal if their keys are. An answer that leaves something out joins the only answer that has it: ``5``
-    joins ``5 km``, unless another response says ``5 m``.
+    Answers are equal if their keys are. An answer that leaves something out joins the
+    only answer that has it: ``5`` joins ``5 km``, unless another response says ``5 m``.
     """
     if all(response.key is None for response in responses):
         return list(responses)
@@ -141,12 +170,20 @@ def joined(responses: Sequence[Response]) -> list[Response]:
             if response.key is not None and weak != response.key:
                 stronger.setdefault(weak, set()).add(response.key)
     spellings: dict[str, str] = {}
-    classes = [_strongest(response.key or response.answer, stronger) for response in responses]
+    classes = [
+        _strongest(response.key or response.answer, stronger) for response in responses
+    ]
     for response, name in zip(responses, classes, strict=True):
-        if response.answer is not None and name is not None and name == (response.key or response.answer):
+        if (
+            response.answer is not None
+            and name is not None
+            and name == (response.key or response.answer)
+        ):
             spellings.setdefault(name, response.answer)
     return [
-        response if name is None else _spelled(response, spellings.get(name, response.answer))
+        response
+        if name is None
+        else _spelled(response, spellings.get(name, response.answer))
         for response, name in zip(responses, classes, strict=True)
     ]
 
@@ -156,7 +193,9 @@ def _spelled(response: Response, answer: str | None) -> Response:
 
 
 def answer_among(responses: Sequence[Response], response: Response) -> str | None:
-    """Return the answer of one more response, spelled as :func:`joined` spells it in ``responses`` if they have it."""
+    """Return the answer of one more response, spelled as :func:`joined` spells it in
+    ``responses`` if they have it.
+    """
     *others, last = joined([*responses, response])
     for own, other in zip(joined(responses), others, strict=True):
         if last.answer is not None and other.answer == last.answer:
@@ -165,12 +204,16 @@ def answer_among(responses: Sequence[Response], response: Response) -> str | Non
 
 
 def _strongest(key: str | None, stronger: Mapping[str, set[str]]) -> str | None:
-    """Return the key that an answer is counted under: the only one that says more, as far as that goes, or its own."""
+    """Return the key that an answer is counted under: the only one that says more, as
+    far as that goes, or its own.
+    """
     for _ in range(_LONGEST_CHAIN):
         if key is None or key not in stronger:
             break
         others = stronger[key]
-        strongest = {other for other in others if not (stronger.get(other, set()) & others)}
+        strongest = {
+            other for other in others if not (stronger.get(other, set()) & others)
+        }
         if len(strongest) != 1:
             break
         key = strongest.pop()
@@ -178,37 +221,51 @@ def _strongest(key: str | None, stronger: Mapping[str, set[str]]) -> str | None:
 
 
 def succession(evidence: Sequence[float]) -> float:
-    """Return ``(v + 1) / (Σv + 2)`` of the first: the mean of its share under a uniform prior (Laplace)."""
+    """Return ``(v + 1) / (Σv + 2)`` of the first: the mean of its share under a uniform
+    prior (Laplace).
+    """
     return (evidence[0] + 1.0) / (sum(evidence) + 2.0)
 
 
-def support(decision: Decision, share: Callable[[Sequence[float]], float] = succession) -> float | None:
+def support(
+    decision: Decision, share: Callable[[Sequence[float]], float] = succession
+) -> float | None:
     """Return the support of a decision, from which P(correct) is read.
 
-    The support is the answer's share of the evidence, shrunk toward one half if there is little evidence: four votes
-    of four give .83, and sixteen of sixteen give .94. Negative evidence counts as zero.
+    The support is the answer's share of the evidence, shrunk toward one half if there
+    is little evidence: four votes of four give .83, and sixteen of sixteen give .94.
+    Negative evidence counts as zero.
 
     Args:
-        decision: a decision of any rule. For a decision in parts, the least supported part counts.
-        share: returns the expected share of an answer, from its evidence and that of the others.
+        decision: a decision of any rule. For a decision in parts, the least supported
+            part counts.
+        share: returns the expected share of an answer, from its evidence and that of
+            the others.
 
     Returns:
-        None if there was no vote: no response has an answer, or the first response is not voted on.
+        None if there was no vote: no response has an answer, or the first response is
+        not voted on.
     """
     if decision.answer is None or decision.reason == "alone":
         return None
     if decision.parts:
         supports = (support(part, share) for part in decision.parts.values())
         return min((known for known in supports if known is not None), default=None)
-    others = (weight for answer, weight in decision.evidence.items() if answer != decision.answer and weight > 0)
+    others = (
+        weight
+        for answer, weight in decision.evidence.items()
+        if answer != decision.answer and weight > 0
+    )
     return share([max(0.0, decision.evidence.get(decision.answer, 0.0)), *others])
 
 
 def share_of_answer(decision: Decision, unanswered: int) -> float | None:
-    """Return the answer's share of all evidence. A response without an answer counts as one vote.
+    """Return the answer's share of all evidence. A response without an answer counts as
+    one vote.
 
     Args:
-        decision: a decision of any rule. If the answer is assembled from fields, the smallest share of a field counts.
+        decision: a decision of any rule. If the answer is assembled from fields, the
+            smallest share of a field counts.
         unanswered: the number of responses without an answer.
 
     Returns:
@@ -223,34 +280,54 @@ def share_of_answer(decision: Decision, unanswered: int) -> float | None:
     return decision.evidence.get(decision.answer, 0.0) / total if total > 0 else 0.0
 
 
-def decide_by_kind(rule: Callable[[Sequence[Response]], Decision], responses: Sequence[Response]) -> Decision:
-    """Apply a rule to the kinds, and to the answers of the leading kind. Stop when both votes have stopped.
+def decide_by_kind(
+    rule: Callable[[Sequence[Response]], Decision], responses: Sequence[Response]
+) -> Decision:
+    """Apply a rule to the kinds, and to the answers of the leading kind. Stop when both
+    votes have stopped.
 
-    If three responses call one tool with different arguments and two call no tool, the two would win a flat vote. The
-    vote on kinds decides to call the tool, and the vote on the arguments continues. Responses of other kinds keep their
-    places without a vote, so that windows, a cap and the gate see the launch order. So do blank responses, which are a
-    candidate in the vote on kinds.
+    If three responses call one tool with different arguments and two call no tool, the
+    two would win a flat vote. The vote on kinds decides to call the tool, and the vote
+    on the arguments continues. Responses of other kinds keep their places without a
+    vote, so that windows, a cap and the gate see the launch order. So do blank
+    responses, which are a candidate in the vote on kinds.
     """
     kinds = [None if one.answer is None else one.kind or ANSWER for one in responses]
-    by_kind = rule([one.voting(kind) for one, kind in zip(responses, kinds, strict=True)])
+    by_kind = rule(
+        [one.voting(kind) for one, kind in zip(responses, kinds, strict=True)]
+    )
     within_kind = rule(
-        [one if kind == by_kind.answer else Response(None) for one, kind in zip(responses, kinds, strict=True)]
+        [
+            one if kind == by_kind.answer else Response(None)
+            for one, kind in zip(responses, kinds, strict=True)
+        ]
     )
     votes = rule([one.voting(one.answer) for one in responses])
     parts = {"kind": by_kind, "answer": within_kind}
-    return combine(parts, answer=within_kind.answer, votes=votes, whole=within_kind.whole)
+    return combine(
+        parts, answer=within_kind.answer, votes=votes, whole=within_kind.whole
+    )
 
 
 def combine(
-    parts: Mapping[str, Decision], *, answer: str | None, votes: Decision, whole: str | None = None
+    parts: Mapping[str, Decision],
+    *,
+    answer: str | None,
+    votes: Decision,
+    whole: str | None = None,
 ) -> Decision:
-    """Combine the decisions on parts: stop when all parts stop, with the certainty of the least certain part.
+    """Combine the decisions on parts: stop when all parts stop, with the certainty of
+    the least certain part.
 
-    A contested part stops the whole, because no further response could make the votes equal.
+    A contested part stops the whole, because no further response could make the votes
+    equal.
 
-    ``votes`` is the decision on whole answers, whose evidence is kept; for ``whole`` see :class:`Decision`.
+    ``votes`` is the decision on whole answers, whose evidence is kept; for ``whole``
+    see :class:`Decision`.
     """
-    stop = all(part.stop for part in parts.values()) or any(part.reason == "contested" for part in parts.values())
+    stop = all(part.stop for part in parts.values()) or any(
+        part.reason == "contested" for part in parts.values()
+    )
     reasons = [part.reason for part in parts.values() if part.reason]
     undecided = (why for why in UNDECIDED if why in reasons)
     return replace(
@@ -261,7 +338,9 @@ def combine(
         posterior=min(part.posterior for part in parts.values()),
         parts=dict(parts),
         whole=whole,
-        never_agrees=tuple(dict.fromkeys(name for part in parts.values() for name in part.never_agrees))
+        never_agrees=tuple(
+            dict.fromkeys(name for part in parts.values() for name in part.never_agrees)
+        )
         if stop
         else (),
     )

@@ -1,4 +1,6 @@
-"""Evidence: the weight of each vote, and the posterior that the leading answer stays ahead (Stage 2 of ReASC)."""
+"""Evidence: the weight of each vote, and the posterior that the leading answer stays
+ahead (Stage 2 of ReASC).
+"""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -8,7 +10,15 @@ from typing import Any, Final
 
 from langchain_reasc.exceptions import ConfigurationError
 
-__all__ = ["WEIGHTS", "Standardizer", "check_weight", "evidence_by_answer", "leader", "posterior", "two_largest"]
+__all__ = [
+    "WEIGHTS",
+    "Standardizer",
+    "check_weight",
+    "evidence_by_answer",
+    "leader",
+    "posterior",
+    "two_largest",
+]
 
 _LARGEST_EXPONENT = 50.0  # e^50 decides any vote already; beyond it sums would overflow
 
@@ -50,7 +60,9 @@ def check_weight(weight: str) -> None:
         ConfigurationError: the weight is unknown.
     """
     if weight not in WEIGHTS:
-        raise ConfigurationError(f"unknown weight {weight!r}; choose one of {', '.join(WEIGHTS)}")
+        raise ConfigurationError(
+            f"unknown weight {weight!r}; choose one of {', '.join(WEIGHTS)}"
+        )
 
 
 def evidence_by_answer(votes: Iterable[tuple[str | None, float]]) -> dict[str, float]:
@@ -72,20 +84,26 @@ def leader(evidence: Mapping[str, float]) -> str | None:
 
 
 def two_largest(evidence: Mapping[str, float]) -> tuple[float, float]:
-    """Return v1 and v2, the evidence for the two leading answers; 0 for an answer that does not exist."""
+    """Return v1 and v2, the evidence for the two leading answers; 0 for an answer that
+    does not exist.
+    """
     first, second = [*sorted(evidence.values(), reverse=True)[:2], 0.0, 0.0][:2]
     return first, second
 
 
 def posterior(evidence: Mapping[str, float]) -> float:
-    """Return P(p1 > p2 | V) = 1 - I_{1/2}(v1 + 1, v2 + 1) for the two leading answers (Eq. 5); 0.5 with no votes."""
+    """Return P(p1 > p2 | V) = 1 - I_{1/2}(v1 + 1, v2 + 1) for the two leading answers
+    (Eq. 5); 0.5 with no votes.
+    """
     return _dominance(*two_largest(evidence))
 
 
 @lru_cache(maxsize=4096)
 def _dominance(first: float, second: float) -> float:
     a, b = first + 1.0, second + 1.0
-    if a > 1e12:  # a normal distribution by then, to eleven digits; betainc may return NaN
+    if (
+        a > 1e12
+    ):  # a normal distribution by then, to eleven digits; betainc may return NaN
         return float(_special().ndtr((a - b) / 2 / math.sqrt(a * (b / (a + b)))))
     # By symmetry 1 - I_{1/2}(a, b) = I_{1/2}(b, a), which loses no digits near one.
     return float(_special().betainc(b, a, 0.5))

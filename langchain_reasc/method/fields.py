@@ -12,13 +12,25 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.decision import BLANK, Decision, Response, combine
 from langchain_reasc.method.stopping import StoppingRule
 
-__all__ = ["ABSENT", "WHOLE_LIST", "ByField", "assembled", "field_name", "number_in", "within"]
+__all__ = [
+    "ABSENT",
+    "WHOLE_LIST",
+    "ByField",
+    "assembled",
+    "field_name",
+    "number_in",
+    "within",
+]
 
 ABSENT: Final = ""
-"""The vote for a field that the response's object lacks. It is not valid JSON, so it differs from all values."""
+"""The vote for a field that the response's object lacks. It is not valid JSON, so it
+differs from all values.
+"""
 
 WHOLE_LIST: Final = "\\[]"
-"""The field of an answer that is a list. No field of an object has this name: a backslash there is doubled."""
+"""The field of an answer that is a list. No field of an object has this name: a
+backslash there is doubled.
+"""
 
 _NUMBER: Final = "a number"
 _FAR: Final = "farther away"
@@ -30,21 +42,25 @@ _SLACK: Final = 1 + 1e-9  # 0.4 is within 0.1 of 0.3
 
 @dataclass(frozen=True)
 class ByField(StoppingRule):
-    """Apply a rule to each field of the responses' objects separately, and stop when all fields have stopped.
+    """Apply a rule to each field of the responses' objects separately, and stop when
+    all fields have stopped.
 
-    A field of numbers takes their weighted median (the lower of two). The evidence for the median is the weight of all
-    numbers within the tolerance of it, against the weight of all others. If the others weigh more, only a budget stops
-    the field. Any other field is voted on, and so is whether a field is a number.
+    A field of numbers takes their weighted median (the lower of two). The evidence for
+    the median is the weight of all numbers within the tolerance of it, against the
+    weight of all others. If the others weigh more, only a budget stops the field. Any
+    other field is voted on, and so is whether a field is a number.
 
-    Responses without fields cast no vote. If no response has fields, the rule decides on whole answers. If some
-    responses are blank, the rule votes on whether there is an object, too.
+    Responses without fields cast no vote. If no response has fields, the rule decides
+    on whole answers. If some responses are blank, the rule votes on whether there is an
+    object, too.
 
     Attributes:
         rule: decides on each field.
-        tolerance: field -> the largest difference at which two numbers agree; 0 by default.
+        tolerance: field -> the largest difference at which two numbers agree; 0 by
+            default.
         voted: fields whose numbers are names, such as an id, and are voted on.
-        accepts: returns whether an assembled object is valid. If it is not, the answer is the best object that a single
-            response gave. None accepts every object.
+        accepts: returns whether an assembled object is valid. If it is not, the answer
+            is the best object that a single response gave. None accepts every object.
     """
 
     rule: StoppingRule
@@ -53,24 +69,41 @@ class ByField(StoppingRule):
     accepts: Callable[[str], bool] | None = None
 
     def __post_init__(self) -> None:
-        if wrong := {name: value for name, value in self.tolerance.items() if not 0 <= value < math.inf}:
-            raise ConfigurationError(f"a tolerance must be a finite number >= 0, got {wrong}")
+        if wrong := {
+            name: value
+            for name, value in self.tolerance.items()
+            if not 0 <= value < math.inf
+        }:
+            raise ConfigurationError(
+                f"a tolerance must be a finite number >= 0, got {wrong}"
+            )
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
         decision = self._decide_fields(responses)
         if not any(one.blank for one in responses):
             return decision
-        objects = self.rule([one if one.fields is None else one.voting(_OBJECT) for one in responses])
+        objects = self.rule(
+            [one if one.fields is None else one.voting(_OBJECT) for one in responses]
+        )
         if objects.answer == BLANK:
             return objects
-        return decision if objects.stop else replace(decision, stop=False, reason=None, never_agrees=())
+        return (
+            decision
+            if objects.stop
+            else replace(decision, stop=False, reason=None, never_agrees=())
+        )
 
     def weights(self, responses: Sequence[Response]) -> list[float]:
         """Return the weights of the rule."""
         return self.rule.weights(responses)
 
     def _decide_fields(self, responses: Sequence[Response]) -> Decision:
-        names = dict.fromkeys(name for one in responses if one.answer is not None for name in one.fields or ())
+        names = dict.fromkeys(
+            name
+            for one in responses
+            if one.answer is not None
+            for name in one.fields or ()
+        )
         votes = self.rule([one.voting(one.answer) for one in responses])
         if not names:
             return votes
@@ -83,16 +116,32 @@ class ByField(StoppingRule):
 
     def _decide_field(self, name: str, responses: Sequence[Response]) -> Decision:
         spelled = [one.voting(_value(one, name)) for one in responses]
-        numbers = [None if name in self.voted else number_in(one.answer) for one in spelled]
-        types = [one if number is None else one.voting(_NUMBER) for one, number in zip(spelled, numbers, strict=True)]
+        numbers = [
+            None if name in self.voted else number_in(one.answer) for one in spelled
+        ]
+        types = [
+            one if number is None else one.voting(_NUMBER)
+            for one, number in zip(spelled, numbers, strict=True)
+        ]
         decision = self.rule(types)
         if decision.answer == _NUMBER:
-            median = self._decide_number(spelled, numbers, self.tolerance.get(name, 0.0))
-            decision = combine({"kind": decision, "answer": median}, answer=median.answer, votes=median)
-        return replace(decision, never_agrees=(name,)) if decision.never_agrees else decision
+            median = self._decide_number(
+                spelled, numbers, self.tolerance.get(name, 0.0)
+            )
+            decision = combine(
+                {"kind": decision, "answer": median}, answer=median.answer, votes=median
+            )
+        return (
+            replace(decision, never_agrees=(name,))
+            if decision.never_agrees
+            else decision
+        )
 
     def _decide_number(
-        self, responses: Sequence[Response], numbers: Sequence[float | None], tolerance: float
+        self,
+        responses: Sequence[Response],
+        numbers: Sequence[float | None],
+        tolerance: float,
     ) -> Decision:
         weights = self.rule.weights(responses)
         middle, spelling = _weighted_median(
@@ -103,23 +152,49 @@ class ByField(StoppingRule):
             ]
         )
         near = [
-            None if number is None else spelling if within(number, middle, tolerance) else _FAR for number in numbers
+            None
+            if number is None
+            else spelling
+            if within(number, middle, tolerance)
+            else _FAR
+            for number in numbers
         ]
-        split = self.rule([one.voting(side) for one, side in zip(responses, near, strict=True)])
+        split = self.rule(
+            [one.voting(side) for one, side in zip(responses, near, strict=True)]
+        )
         if split.answer == spelling:
             return split
-        spent = self.rule([Response(None)] * len(responses))  # only a budget stops without any answer
-        return replace(split, answer=spelling, stop=spent.stop, reason=spent.reason, posterior=1.0 - split.posterior)
+        spent = self.rule(
+            [Response(None)] * len(responses)
+        )  # only a budget stops without any answer
+        return replace(
+            split,
+            answer=spelling,
+            stop=spent.stop,
+            reason=spent.reason,
+            posterior=1.0 - split.posterior,
+        )
 
-    def _closest(self, responses: Sequence[Response], parts: Mapping[str, Decision]) -> str | None:
-        """Return the answer of the response that agrees with most fields; a tie goes to the largest weight."""
+    def _closest(
+        self, responses: Sequence[Response], parts: Mapping[str, Decision]
+    ) -> str | None:
+        """Return the answer of the response that agrees with most fields; a tie goes to
+        the largest weight.
+        """
         weights = self.rule.weights(responses)
 
         def agreement(at: int) -> tuple[int, float]:
-            agreeing = (self._agrees(name, _value(responses[at], name), part.answer) for name, part in parts.items())
+            agreeing = (
+                self._agrees(name, _value(responses[at], name), part.answer)
+                for name, part in parts.items()
+            )
             return sum(agreeing), weights[at]
 
-        voting = [at for at, one in enumerate(responses) if one.answer is not None and one.fields is not None]
+        voting = [
+            at
+            for at, one in enumerate(responses)
+            if one.answer is not None and one.fields is not None
+        ]
         return responses[max(voting, key=agreement)].answer if voting else None
 
     def _agrees(self, name: str, one: str | None, other: str | None) -> bool:
@@ -132,12 +207,18 @@ class ByField(StoppingRule):
 
 
 def assembled(fields: Mapping[str, str | None]) -> str | None:
-    """Return the object with these fields (or the list) as canonical JSON, or None if the fields contradict each other.
+    """Return the object with these fields (or the list) as canonical JSON, or None if
+    the fields contradict each other.
 
     Args:
-        fields: :func:`field_name` -> value as JSON; None and :data:`ABSENT` are left out.
+        fields: :func:`field_name` -> value as JSON; None and :data:`ABSENT` are left
+            out.
     """
-    values = {name: value for name, value in fields.items() if value is not None and value != ABSENT}
+    values = {
+        name: value
+        for name, value in fields.items()
+        if value is not None and value != ABSENT
+    }
     if WHOLE_LIST in values:
         return values[WHOLE_LIST] if len(values) == 1 else None
     found: dict[str, Any] = {}
@@ -156,13 +237,17 @@ def assembled(fields: Mapping[str, str | None]) -> str | None:
 
 
 def field_name(keys: Sequence[str]) -> str:
-    """Return the name of a nested field, ``a.b``, with a backslash before dots and backslashes in a key."""
+    """Return the name of a nested field, ``a.b``, with a backslash before dots and
+    backslashes in a key.
+    """
     return ".".join(key.replace("\\", "\\\\").replace(".", "\\.") for key in keys)
 
 
 @lru_cache(maxsize=4096)  # a decision reads the same few values again and again
 def number_in(value: str | None) -> float | None:
-    """Parse a JSON number; return None for anything else, including ``true`` and ``"5"``."""
+    """Parse a JSON number; return None for anything else, including ``true`` and
+    ``"5"``.
+    """
     if value is None or not _NUMERAL.fullmatch(value):
         return None
     try:
@@ -173,7 +258,9 @@ def number_in(value: str | None) -> float | None:
 
 
 def within(one: float, other: float, tolerance: float) -> bool:
-    """Return whether two finite numbers differ by at most this much; integers may be of any size."""
+    """Return whether two finite numbers differ by at most this much; integers may be of
+    any size.
+    """
     try:
         return abs(one - other) <= tolerance * _SLACK
     except OverflowError:  # one is a whole number beyond all floats, the other a float
@@ -196,7 +283,9 @@ def _value(response: Response, name: str) -> str | None:
     return response.fields.get(name, ABSENT)
 
 
-def _weighted_median(votes: Sequence[tuple[float, float, str | None]]) -> tuple[float, str | None]:
+def _weighted_median(
+    votes: Sequence[tuple[float, float, str | None]],
+) -> tuple[float, str | None]:
     """Return the first spelling of the lowest number that reaches half of the weight.
 
     Args:

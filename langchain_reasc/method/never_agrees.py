@@ -1,4 +1,6 @@
-"""Notice that votes will come to nothing: responses have no answer, or part of it differs in each."""
+"""Notice that votes will come to nothing: responses have no answer, or part of it
+differs in each.
+"""
 
 import json
 import re
@@ -16,10 +18,18 @@ from langchain_reasc.method.agreement import default_components, likelihoods
 from langchain_reasc.method.decision import BLANK, Decision, Response
 from langchain_reasc.method.stopping import Cap, StoppingRule, Supported
 
-__all__ = ["UNANSWERED", "NeverAgrees", "Unanswered", "chance_of_agreement", "rule_in_use"]
+__all__ = [
+    "UNANSWERED",
+    "NeverAgrees",
+    "Unanswered",
+    "chance_of_agreement",
+    "rule_in_use",
+]
 
 UNANSWERED: Final = 4
-"""The fewest responses after which sampling stops as ``unanswered``, unless they are refused alike."""
+"""The fewest responses after which sampling stops as ``unanswered``, unless they are
+refused alike.
+"""
 _REFUSED_ALIKE: Final = 3
 
 _PAIRS_PER_CHOICE: Final = 3
@@ -29,15 +39,19 @@ _PIECE: Final = re.compile(r"\S{1,8}")  # a word, or as much of a text without s
 
 @dataclass(frozen=True)
 class NeverAgrees(StoppingRule):
-    """Apply a rule to answers with named parts, and stop too where the parts that disagree always will.
+    """Apply a rule to answers with named parts, and stop too where the parts that
+    disagree always will.
 
-    A part, such as the argument ``body`` of a call, never agrees if :func:`chance_of_agreement` is below ``chance``.
-    Sampling stops once the rule is satisfied with the answers without such parts. The answer is then the best response
-    that agrees in the rest. It is no decision: the reason is ``hopeless``, and the answer counts as undecided.
+    A part, such as the argument ``body`` of a call, never agrees if
+    :func:`chance_of_agreement` is below ``chance``. Sampling stops once the rule is
+    satisfied with the answers without such parts. The answer is then the best response
+    that agrees in the rest. It is no decision: the reason is ``hopeless``, and the
+    answer counts as undecided.
 
     Attributes:
         rule: decides on the answers.
-        parts: the parts of an answer, name -> spelling; None for an answer that has none.
+        parts: the parts of an answer, name -> spelling; None for an answer that has
+            none.
         budget: responses in all.
         chance: how likely agreement must be for sampling to go on.
     """
@@ -52,50 +66,80 @@ class NeverAgrees(StoppingRule):
         decision = self.rule(responses)
         if decision.stop or not (given := self._parts(responses)):
             return decision
-        if not (never := self._never_agree(list(given.values()), self.budget - len(responses))):
+        if not (
+            never := self._never_agree(
+                list(given.values()), self.budget - len(responses)
+            )
+        ):
             return decision
         rests = {at: _without(parts, never) for at, parts in given.items()}
-        agreed = self.rule([one if one.blank else one.voting(rests.get(at)) for at, one in enumerate(responses)])
+        agreed = self.rule(
+            [
+                one if one.blank else one.voting(rests.get(at))
+                for at, one in enumerate(responses)
+            ]
+        )
         if not agreed.stop or agreed.answer == BLANK:
             return decision
         weights = self.weights(responses)
         agreeing = (at for at, rest in rests.items() if rest == agreed.answer)
         best = responses[max(agreeing, key=weights.__getitem__)]
-        return replace(decision, stop=True, reason="hopeless", answer=best.answer, never_agrees=never)
+        return replace(
+            decision,
+            stop=True,
+            reason="hopeless",
+            answer=best.answer,
+            never_agrees=never,
+        )
 
     def weights(self, responses: Sequence[Response]) -> list[float]:
         """Return those of the rule."""
         return self.rule.weights(responses)
 
     def _parts(self, responses: Sequence[Response]) -> dict[int, Mapping[str, str]]:
-        """Return the parts of each response that votes; nothing where one has none, or fewer than two vote."""
-        voting = {at: one.answer for at, one in enumerate(responses) if one.answer is not None and not one.blank}
+        """Return the parts of each response that votes; nothing where one has none, or
+        fewer than two vote.
+        """
+        voting = {
+            at: one.answer
+            for at, one in enumerate(responses)
+            if one.answer is not None and not one.blank
+        }
         given = {at: self.parts(answer) for at, answer in voting.items()}
         known = {at: parts for at, parts in given.items() if parts is not None}
         return known if len(known) == len(given) >= 2 else {}
 
-    def _never_agree(self, voting: Sequence[Mapping[str, str]], left: int) -> tuple[str, ...]:
+    def _never_agree(
+        self, voting: Sequence[Mapping[str, str]], left: int
+    ) -> tuple[str, ...]:
         """Return the names of the parts that will hardly ever agree."""
         names = dict.fromkeys(name for parts in voting for name in parts)
         values = {name: [parts.get(name, "") for parts in voting] for name in names}
-        chances = {name: chance_of_agreement(of, left, enough=self.chance) for name, of in values.items()}
+        chances = {
+            name: chance_of_agreement(of, left, enough=self.chance)
+            for name, of in values.items()
+        }
         return tuple(name for name, chance in chances.items() if chance < self.chance)
 
 
 @dataclass(frozen=True)
 class Unanswered(StoppingRule):
-    """Apply a rule to answers and to "no answer", which is one more candidate but never wins.
+    """Apply a rule to answers and to "no answer", which is one more candidate but never
+    wins.
 
-    Each blank response is one vote for that candidate, whatever its score. So an answer must beat the blank responses
-    as it must beat another answer. While they are ahead, sampling continues, as long as any response has an answer: on
-    recordings, the answer that a few responses give is often right. If the budget ends, the answer is the one that
-    leads without them, and the posterior is the probability that they fall behind.
+    Each blank response is one vote for that candidate, whatever its score. So an answer
+    must beat the blank responses as it must beat another answer. While they are ahead,
+    sampling continues, as long as any response has an answer: on recordings, the answer
+    that a few responses give is often right. If the budget ends, the answer is the one
+    that leads without them, and the posterior is the probability that they fall behind.
 
-    Sampling stops with the reason ``unanswered`` if no response has an answer after four, whatever the reason: cut off,
-    empty, filtered, malformed, refused. Four are what a clear question costs, too. A model that answers with chance
-    p is stopped so with (1 − p)⁴: .06 at p = .5, .24 at .3. But then few answers could be decided: more than half of 16
-    responses give one after four that do not on .6 % of the questions at most (p = .6). Three that are refused alike
-    are enough (the same calls, or calls of the same unknown tools), as the model alone would be refused so, too, and an
+    Sampling stops with the reason ``unanswered`` if no response has an answer after
+    four, whatever the reason: cut off, empty, filtered, malformed, refused. Four are
+    what a clear question costs, too. A model that answers with chance p is stopped so
+    with (1 − p)⁴: .06 at p = .5, .24 at .3. But then few answers could be decided: more
+    than half of 16 responses give one after four that do not on .6 % of the questions
+    at most (p = .6). Three that are refused alike are enough (the same calls, or calls
+    of the same unknown tools), as the model alone would be refused so, too, and an
     agent tells it why.
 
     Attributes:
@@ -118,10 +162,19 @@ class Unanswered(StoppingRule):
         return self.rule.reads_scores
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
-        decision = self.rule([replace(one, answer=BLANK, score=None) if one.blank else one for one in responses])
+        decision = self.rule(
+            [
+                replace(one, answer=BLANK, score=None) if one.blank else one
+                for one in responses
+            ]
+        )
         if decision.answer == BLANK:
             decision = self._decide_behind(decision, responses)
-        evidence = {answer: weight for answer, weight in decision.evidence.items() if answer != BLANK}
+        evidence = {
+            answer: weight
+            for answer, weight in decision.evidence.items()
+            if answer != BLANK
+        }
         decision = replace(decision, evidence=evidence)
         if not decision.stop and _comes_to_nothing(responses):
             return replace(decision, stop=True, reason="unanswered")
@@ -131,12 +184,22 @@ class Unanswered(StoppingRule):
         """Return those of the rule."""
         return self.rule.weights(responses)
 
-    def _decide_behind(self, blanks: Decision, responses: Sequence[Response]) -> Decision:
+    def _decide_behind(
+        self, blanks: Decision, responses: Sequence[Response]
+    ) -> Decision:
         """Return the decision on the answers, which are behind the blank responses."""
         posterior = 1.0 - blanks.posterior
-        answers = replace(self.rule([replace(one, blank=False) for one in responses]), posterior=posterior)
+        answers = replace(
+            self.rule([replace(one, blank=False) for one in responses]),
+            posterior=posterior,
+        )
         is_ended = blanks.stop and blanks.undecided
-        return replace(answers, stop=is_ended, reason=blanks.reason if is_ended else None, never_agrees=())
+        return replace(
+            answers,
+            stop=is_ended,
+            reason=blanks.reason if is_ended else None,
+            never_agrees=(),
+        )
 
 
 def _comes_to_nothing(responses: Sequence[Response]) -> bool:
@@ -144,7 +207,9 @@ def _comes_to_nothing(responses: Sequence[Response]) -> bool:
     if any(one.answer is not None for one in responses):
         return False
     alike = Counter(one.instead for one in responses if one.instead)
-    return len(responses) >= UNANSWERED or max(alike.values(), default=0) >= _REFUSED_ALIKE
+    return (
+        len(responses) >= UNANSWERED or max(alike.values(), default=0) >= _REFUSED_ALIKE
+    )
 
 
 def rule_in_use(
@@ -154,10 +219,12 @@ def rule_in_use(
     min_share: float | None = None,
     over_parts: Callable[[StoppingRule], StoppingRule] | None = None,
 ) -> StoppingRule:
-    """Return a rule as questions are decided by it, live or replayed: within a budget, with "no answer" as a candidate.
+    """Return a rule as questions are decided by it, live or replayed: within a budget,
+    with "no answer" as a candidate.
 
-    A fixed budget is spent whatever comes. For ``min_share`` see :class:`~.stopping.Supported`; ``over_parts`` makes of
-    the rule the one that decides on answers with parts, such as calls.
+    A fixed budget is spent whatever comes. For ``min_share`` see
+    :class:`~.stopping.Supported`; ``over_parts`` makes of the rule the one that decides
+    on answers with parts, such as calls.
     """
     capped: StoppingRule = rule | Cap(budget)
     if min_share is not None:
@@ -167,21 +234,28 @@ def rule_in_use(
     return capped if rule.name == Cap.name else Unanswered(capped) | Cap(budget)
 
 
-def chance_of_agreement(values: Sequence[str], left: int, *, enough: float = 1.0) -> float:
-    """Return how likely values that all differ so far agree yet: that one has a quarter of the votes in the end.
+def chance_of_agreement(
+    values: Sequence[str], left: int, *, enough: float = 1.0
+) -> float:
+    """Return how likely values that all differ so far agree yet: that one has a quarter
+    of the votes in the end.
 
-    It is an upper bound, and 1 where two values are equal. Values come as in the mixture of Pitman–Yor processes of
-    :mod:`.agreement`. How often two of them agree, q, is thought to depend on how much is chosen anew in each: a text
-    in which w choices are made, in each of which two responses agree with probability a, agrees with another with
-    q = a^w. With a uniform in (0, 1), the density of q is that of Beta(1/w, 1): one word may agree with any
-    probability, a letter of 100 words nearly always or hardly ever. By that density the components are weighted, each
-    for its own q = (1 − d) / (1 + α); the probability that q is below all of theirs is that of a process whose values
-    never agree.
+    It is an upper bound, and 1 where two values are equal. Values come as in the
+    mixture of Pitman–Yor processes of :mod:`.agreement`. How often two of them agree,
+    q, is thought to depend on how much is chosen anew in each: a text in which w
+    choices are made, in each of which two responses agree with probability a, agrees
+    with another with q = a^w. With a uniform in (0, 1), the density of q is that of
+    Beta(1/w, 1): one word may agree with any probability, a letter of 100 words nearly
+    always or hardly ever. By that density the components are weighted, each for its own
+    q = (1 − d) / (1 + α); the probability that q is below all of theirs is that of a
+    process whose values never agree.
 
-    Of two consecutive values, the pairs of neighbouring words are counted that only one of them has. Where there are
-    fewest, one in three is taken to be a choice, and no more than eight in all: at a low temperature, a model may
-    repeat a long text. The number of a value's votes to come is Beta-binomial in each component, and the sum over all
-    values, those still to come as well, is at least the probability that one of them gets there.
+    Of two consecutive values, the pairs of neighbouring words are counted that only one
+    of them has. Where there are fewest, one in three is taken to be a choice, and no
+    more than eight in all: at a low temperature, a model may repeat a long text. The
+    number of a value's votes to come is Beta-binomial in each component, and the sum
+    over all values, those still to come as well, is at least the probability that one
+    of them gets there.
 
     Args:
         values: of the responses so far, in launch order; at least one.
@@ -194,24 +268,40 @@ def chance_of_agreement(values: Sequence[str], left: int, *, enough: float = 1.0
     if least >= enough:  # long texts need not be compared
         return least
     differing = min(_differing(one, other) for one, other in pairwise(values))
-    return _chance(len(values), left, min(_MOST_CHOICES, max(1, differing // _PAIRS_PER_CHOICE)))
+    return _chance(
+        len(values), left, min(_MOST_CHOICES, max(1, differing // _PAIRS_PER_CHOICE))
+    )
 
 
 @lru_cache(maxsize=1024)
 def _chance(given: int, left: int, choices: int) -> float:
-    from scipy.special import betaln, gammaln  # deferred: heavy; scipy.stats, which has the distribution, is heavier
+    from scipy.special import (
+        betaln,
+        gammaln,
+    )  # deferred: heavy; scipy.stats, which has the distribution, is heavier
 
     components = default_components()
     discount, concentration = np.asarray(components).T
     agreeing = (1 - discount) / (1 + concentration)
     never = float(agreeing.min() ** (1 / choices))
     prior = agreeing ** (1 / choices - 1)
-    weights = (1 - never) * prior / prior.sum() * likelihoods([(1,) * given], components)[0]
-    needed, values = max(2, -(-(given + left) // 4)), np.full(len(components), float(given))
+    weights = (
+        (1 - never) * prior / prior.sum() * likelihoods([(1,) * given], components)[0]
+    )
+    needed, values = (
+        max(2, -(-(given + left) // 4)),
+        np.full(len(components), float(given)),
+    )
 
     def reach(votes: int, drawn: int) -> npt.NDArray[np.float64]:
-        """Return P(a value with one vote of ``drawn`` gets that many more), Beta-binomial, of each component."""
-        trials, a, b = given + left - drawn, 1 - discount, drawn - 1 + concentration + discount
+        """Return P(a value with one vote of ``drawn`` gets that many more),
+        Beta-binomial, of each component.
+        """
+        trials, a, b = (
+            given + left - drawn,
+            1 - discount,
+            drawn - 1 + concentration + discount,
+        )
         more = np.arange(votes, trials + 1)[:, None]
         ways = gammaln(trials + 1) - gammaln(more + 1) - gammaln(trials - more + 1)
         chances = np.exp(ways + betaln(more + a, trials - more + b) - betaln(a, b))
@@ -219,8 +309,12 @@ def _chance(given: int, left: int, choices: int) -> float:
         return reached
 
     chance = given * reach(needed - 1, given)
-    for drawn in range(given, given + left):  # a value that comes then for the first time
-        new = np.maximum((concentration + discount * values) / (drawn + concentration), 0.0)
+    for drawn in range(
+        given, given + left
+    ):  # a value that comes then for the first time
+        new = np.maximum(
+            (concentration + discount * values) / (drawn + concentration), 0.0
+        )
         values = values + new
         chance = chance + new * reach(needed - 1, drawn + 1)
     return float(weights @ np.minimum(chance, 1.0) / (weights.sum() + never))
@@ -228,10 +322,15 @@ def _chance(given: int, left: int, choices: int) -> float:
 
 @lru_cache(maxsize=64)
 def _differing(one: str, other: str) -> int:
-    """Return how many pairs of neighbouring words one of two texts has, and the other has not."""
+    """Return how many pairs of neighbouring words one of two texts has, and the other
+    has not.
+    """
     pairs, others = (Counter(pairwise(_PIECE.findall(text))) for text in (one, other))
     return max((pairs - others).total(), (others - pairs).total())
 
 
 def _without(parts: Mapping[str, str], names: Sequence[str]) -> str:
-    return json.dumps({name: value for name, value in parts.items() if name not in names}, sort_keys=True)
+    return json.dumps(
+        {name: value for name, value in parts.items() if name not in names},
+        sort_keys=True,
+    )

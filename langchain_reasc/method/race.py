@@ -1,4 +1,6 @@
-"""Race: accept a small model's answer after equal votes; the first dissent sends the question to a larger model."""
+"""Race: accept a small model's answer after equal votes; the first dissent sends the
+question to a larger model.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,14 +15,16 @@ __all__ = ["FirstConfident", "Race"]
 
 @dataclass(frozen=True)
 class Race(StoppingRule):
-    """Accept an answer once the first ``votes`` responses give it; stop as ``contested`` at the first that does not.
+    """Accept an answer once the first ``votes`` responses give it; stop as
+    ``contested`` at the first that does not.
 
     A response without an answer, and one that was cut off, count as dissent.
 
     Attributes:
         votes: equal votes that accept an answer.
-        known: an answer that is known to be the larger model's. If the first response gives it, no further one is
-            drawn, because no rule of this kind could then contradict that model.
+        known: an answer that is known to be the larger model's. If the first response
+            gives it, no further one is drawn, because no rule of this kind could then
+            contradict that model.
     """
 
     name: ClassVar[str] = "race"
@@ -40,17 +44,31 @@ class Race(StoppingRule):
         tally, racing = self.tally(responses), responses[: self.votes]
         if any(_dissents(one, racing[0].answer) for one in racing):
             return replace(tally, stop=True, reason="contested")
-        known = len(responses) == 1 and self.known is not None and racing[0].answer == self.known
-        return replace(tally, stop=True, reason="unanimous") if known or len(racing) == self.votes else tally
+        known = (
+            len(responses) == 1
+            and self.known is not None
+            and racing[0].answer == self.known
+        )
+        return (
+            replace(tally, stop=True, reason="unanimous")
+            if known or len(racing) == self.votes
+            else tally
+        )
 
 
 def _dissents(response: Response, answer: str | None) -> bool:
-    return response.answer is None or response.answer != answer or response.cut_off or response.blank
+    return (
+        response.answer is None
+        or response.answer != answer
+        or response.cut_off
+        or response.blank
+    )
 
 
 @dataclass(frozen=True)
 class FirstConfident(StoppingRule):
-    """Accept the first response if its score is at least ``threshold``; else stop as ``contested``.
+    """Accept the first response if its score is at least ``threshold``; else stop as
+    ``contested``.
 
     Attributes:
         threshold: the least score S(y) that is accepted.
@@ -71,4 +89,6 @@ class FirstConfident(StoppingRule):
         if not responses:
             return self.tally(responses)
         accepted = FirstAccepted(self.threshold)(responses[:1]).stop
-        return replace(self.tally(responses), stop=True, reason="gate" if accepted else "contested")
+        return replace(
+            self.tally(responses), stop=True, reason="gate" if accepted else "contested"
+        )

@@ -1,4 +1,6 @@
-"""Find stopping rules by name and parameters, as ``rule=`` and the command line write them."""
+"""Find stopping rules by name and parameters, as ``rule=`` and the command line write
+them.
+"""
 
 import json
 from collections.abc import Mapping
@@ -15,57 +17,82 @@ from langchain_reasc.method.stopping import ASC, ESC, Cap, Lead, ReASC, Stopping
 __all__ = ["rule_from_text", "rule_named", "rules"]
 
 _OWN: Final[dict[str, type[StoppingRule]]] = {
-    rule.name: rule for rule in (Cap, ASC, ESC, ReASC, FiniteHorizon, CannotCatchUp, Lead, Race)
+    rule.name: rule
+    for rule in (Cap, ASC, ESC, ReASC, FiniteHorizon, CannotCatchUp, Lead, Race)
 }
 
 
 def rules() -> dict[str, type[StoppingRule]]:
-    """Return all stopping rules by name, including those that packages register as ``langchain_reasc.rules``."""
+    """Return all stopping rules by name, including those that packages register as
+    ``langchain_reasc.rules``.
+    """
     registered = (entry.load() for entry in entry_points(group="langchain_reasc.rules"))
     return _OWN | {rule.name: rule for rule in registered}
 
 
-def rule_named(name: str, parameters: Mapping[str, object] | None = None) -> StoppingRule:
-    """Return the rule with this name and these parameters; other parameters have their defaults.
+def rule_named(
+    name: str, parameters: Mapping[str, object] | None = None
+) -> StoppingRule:
+    """Return the rule with this name and these parameters; other parameters have their
+    defaults.
 
     Args:
         name: a key of :func:`rules`.
-        parameters: name -> value. Instead of ``statistics``, give ``mean``, ``std`` and ``scale``.
+        parameters: name -> value. Instead of ``statistics``, give ``mean``, ``std`` and
+            ``scale``.
 
     Raises:
-        ConfigurationError: the rule or a parameter is unknown, a parameter is missing, or a value is not allowed.
+        ConfigurationError: the rule or a parameter is unknown, a parameter is missing,
+            or a value is not allowed.
     """
     known = _OWN if name in _OWN else rules()
     if name not in known:
-        raise ConfigurationError(f"no stopping rule is called {name!r}; there are {', '.join(known)}")
+        raise ConfigurationError(
+            f"no stopping rule is called {name!r}; there are {', '.join(known)}"
+        )
     rule, given = known[name], dict(parameters or {})
     required = _parameters(rule)
     if unknown := given.keys() - required.keys():
         listed = ", ".join(required) or "none"
-        raise ConfigurationError(f"the rule {name} has no parameter {_listed(unknown)}; it has {listed}")
-    if missing := {parameter for parameter, must in required.items() if must} - given.keys():
-        raise ConfigurationError(f"the rule {name} needs the parameter {_listed(missing)}")
+        raise ConfigurationError(
+            f"the rule {name} has no parameter {_listed(unknown)}; it has {listed}"
+        )
+    if (
+        missing := {parameter for parameter, must in required.items() if must}
+        - given.keys()
+    ):
+        raise ConfigurationError(
+            f"the rule {name} needs the parameter {_listed(missing)}"
+        )
     try:
         return _build(rule, given)  # type: ignore[no-any-return]
     except TypeError as error:  # a value that cannot be compared with a number
-        values = ", ".join(f"{parameter}={value!r}" for parameter, value in given.items())
-        raise ConfigurationError(f"the rule {name} cannot have {values}: {error}") from error
+        values = ", ".join(
+            f"{parameter}={value!r}" for parameter, value in given.items()
+        )
+        raise ConfigurationError(
+            f"the rule {name} cannot have {values}: {error}"
+        ) from error
 
 
 def rule_from_text(text: str, *, budget: int) -> StoppingRule:
     """Parse a rule such as ``"asc"`` or ``"esc:window=3"``.
 
     Args:
-        text: the name, optionally followed by a colon and parameters ``name=value``, separated by commas. A value is
-            a number, ``true``, ``false``, ``null`` or a text.
-        budget: the budget of the rule, if it has a budget and the text does not give one.
+        text: the name, optionally followed by a colon and parameters ``name=value``,
+            separated by commas. A value is a number, ``true``, ``false``, ``null`` or a
+            text.
+        budget: the budget of the rule, if it has a budget and the text does not give
+            one.
 
     Raises:
         ConfigurationError: the rule does not exist, or needs other parameters.
     """
     name, _, listed = text.partition(":")
     known = _OWN if name in _OWN else rules()
-    parameters: dict[str, object] = {"budget": budget} if hasattr(known.get(name), "budget") else {}
+    parameters: dict[str, object] = (
+        {"budget": budget} if hasattr(known.get(name), "budget") else {}
+    )
     try:
         for assignment in listed.split(",") if listed else ():
             parameter, equals, value = assignment.partition("=")
@@ -76,7 +103,9 @@ def rule_from_text(text: str, *, budget: int) -> StoppingRule:
     except ConfigurationError as error:
         if name not in known:
             raise
-        raise ConfigurationError(f"{error}; parameters follow the name, as in esc:window=3") from None
+        raise ConfigurationError(
+            f"{error}; parameters follow the name, as in esc:window=3"
+        ) from None
 
 
 def _value_in(text: str) -> object:
@@ -89,13 +118,17 @@ def _value_in(text: str) -> object:
 
 
 def _parameters(kind: type[Any]) -> dict[str, bool]:
-    """Return parameter -> whether it is required. Those of ``statistics`` stand in its place."""
+    """Return parameter -> whether it is required. Those of ``statistics`` stand in its
+    place.
+    """
     parameters: dict[str, bool] = {}
     for field in fields(kind):
         if field.name == "statistics":
             parameters |= _parameters(Standardizer)
         else:
-            parameters[field.name] = field.default is MISSING and field.default_factory is MISSING
+            parameters[field.name] = (
+                field.default is MISSING and field.default_factory is MISSING
+            )
     return parameters
 
 
@@ -104,7 +137,9 @@ def _build(rule: type[Any], given: Mapping[str, Any]) -> Any:
     own = {field.name for field in fields(rule)}
     arguments = {name: value for name, value in given.items() if name in own}
     if "statistics" in own:
-        arguments["statistics"] = Standardizer(**{name: value for name, value in given.items() if name not in own})
+        arguments["statistics"] = Standardizer(
+            **{name: value for name, value in given.items() if name not in own}
+        )
     return rule(**arguments)
 
 

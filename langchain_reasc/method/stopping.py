@@ -1,8 +1,10 @@
-"""Stopping rules: decide from the responses so far whether to continue, or to stop with an answer and a reason.
+"""Stopping rules: decide from the responses so far whether to continue, or to stop with
+an answer and a reason.
 
-A rule is a pure function of the responses in launch order. Rules compose: ``ReASC(...) | Cap(16)`` stops when either
-rule stops, and ``a & b`` when both do. The evidence and the answer are those of the left rule. Live sampling,
-``batch``, replay of recorded samples and the tests all call :func:`decide`.
+A rule is a pure function of the responses in launch order. Rules compose:
+``ReASC(...) | Cap(16)`` stops when either rule stops, and ``a & b`` when both do. The
+evidence and the answer are those of the left rule. Live sampling, ``batch``, replay of
+recorded samples and the tests all call :func:`decide`.
 """
 
 from abc import ABC, abstractmethod
@@ -14,7 +16,14 @@ from numbers import Integral
 from typing import ClassVar, Literal
 
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
-from langchain_reasc.method.decision import BLANK, Decision, Reason, Response, decide_by_kind, joined
+from langchain_reasc.method.decision import (
+    BLANK,
+    Decision,
+    Reason,
+    Response,
+    decide_by_kind,
+    joined,
+)
 from langchain_reasc.method.evidence import (
     WEIGHTS,
     Standardizer,
@@ -55,12 +64,15 @@ OnMissing = Literal["error", "count"]
 
 
 class StoppingRule(ABC):
-    """A pure function ``Sequence[Response] -> Decision`` that composes with ``|`` and ``&``.
+    """A pure function ``Sequence[Response] -> Decision`` that composes with ``|`` and
+    ``&``.
 
     Attributes:
-        name: the method's name in results and calibration files. A composed rule has the name of its left rule.
+        name: the method's name in results and calibration files. A composed rule has
+            the name of its left rule.
         earliest: the fewest responses after which it may stop.
-        may_accept_first: whether it may stop after one response. The first response is then launched alone.
+        may_accept_first: whether it may stop after one response. The first response is
+            then launched alone.
         reads_scores: whether it reads scores, and not only answers.
         wave: the most responses to launch at once; None for any number.
     """
@@ -85,18 +97,35 @@ class StoppingRule(ABC):
         """Decide after exactly these responses, without checking for an earlier stop."""
 
     def prepare(self) -> None:  # noqa: B027 (most rules look up nothing)
-        """Compute the tables that decisions need. For a rule that looks ahead this takes up to half a second."""
+        """Compute the tables that decisions need. For a rule that looks ahead this
+        takes up to half a second.
+        """
 
     def weights(self, responses: Sequence[Response]) -> list[float]:
-        """Return the evidence that each response adds to its answer: one, unless the rule reads confidence."""
+        """Return the evidence that each response adds to its answer: one, unless the
+        rule reads confidence.
+        """
         return [1.0] * len(responses)
 
-    def tally(self, responses: Sequence[Response], reason: Reason | None = None) -> Decision:
-        """Return a decision for the answer with the most evidence: stop for this reason, or continue if None."""
+    def tally(
+        self, responses: Sequence[Response], reason: Reason | None = None
+    ) -> Decision:
+        """Return a decision for the answer with the most evidence: stop for this
+        reason, or continue if None.
+        """
         answers = [response.answer for response in responses]
-        evidence = evidence_by_answer(zip(answers, self.weights(responses), strict=True))
+        evidence = evidence_by_answer(
+            zip(answers, self.weights(responses), strict=True)
+        )
         stop = reason is not None
-        return Decision(stop, leader(evidence), reason, len(responses), evidence, posterior(evidence))
+        return Decision(
+            stop,
+            leader(evidence),
+            reason,
+            len(responses),
+            evidence,
+            posterior(evidence),
+        )
 
     def __or__(self, other: "StoppingRule") -> "StoppingRule":
         return _Either(self, other)
@@ -105,11 +134,15 @@ class StoppingRule(ABC):
         return _Both(self, other)
 
 
-def decide(rule: StoppingRule, responses: Sequence[Response], *, undecided: int = 0) -> Decision:
-    """Return the decision at the earliest prefix of the responses at which ``rule`` stops, or else the last decision.
+def decide(
+    rule: StoppingRule, responses: Sequence[Response], *, undecided: int = 0
+) -> Decision:
+    """Return the decision at the earliest prefix of the responses at which ``rule``
+    stops, or else the last decision.
 
-    Responses are in launch order, so the result does not depend on their order of arrival. If any response has a kind,
-    the kinds are voted on first. If the first response that is not empty is marked ``not_voted``, it is the answer.
+    Responses are in launch order, so the result does not depend on their order of
+    arrival. If any response has a kind, the kinds are voted on first. If the first
+    response that is not empty is marked ``not_voted``, it is the answer.
 
     Args:
         rule: decides after exactly the responses it is given.
@@ -118,11 +151,17 @@ def decide(rule: StoppingRule, responses: Sequence[Response], *, undecided: int 
     """
     first = next((at for at, one in enumerate(responses) if one.instead != ""), None)
     if first is not None and responses[first].not_voted:
-        return Decision(stop=True, answer=responses[first].answer, reason="alone", samples=first + 1)
+        return Decision(
+            stop=True, answer=responses[first].answer, reason="alone", samples=first + 1
+        )
     if any(response.not_voted for response in responses):
         responses = [one.voting(None) if one.not_voted else one for one in responses]
-    flat = next((at for at, one in enumerate(responses) if one.kind is not None), len(responses))
-    for n in range(min(max(rule.earliest, undecided + 1), len(responses)), len(responses) + 1):
+    flat = next(
+        (at for at, one in enumerate(responses) if one.kind is not None), len(responses)
+    )
+    for n in range(
+        min(max(rule.earliest, undecided + 1), len(responses)), len(responses) + 1
+    ):
         given = joined(responses[:n])
         decision = rule(given) if n <= flat else decide_by_kind(rule, given)
         if decision.stop:
@@ -133,10 +172,11 @@ def decide(rule: StoppingRule, responses: Sequence[Response], *, undecided: int 
 def fewest_further(rule: StoppingRule, responses: Sequence[Response], most: int) -> int:
     """Return the fewest further responses that could stop the rule, at most ``most``.
 
-    Assume that they repeat the leading answer, or the last answer (which may complete a window), each with the largest
-    weight of a response with that answer so far, or that all are blank, if one was. A response with more weight may
-    stop the rule earlier. If no response has an answer yet, assume that they all agree, or that none has an answer; for
-    a rule that reads scores, only the latter.
+    Assume that they repeat the leading answer, or the last answer (which may complete a
+    window), each with the largest weight of a response with that answer so far, or that
+    all are blank, if one was. A response with more weight may stop the rule earlier. If
+    no response has an answer yet, assume that they all agree, or that none has an
+    answer; for a rule that reads scores, only the latter.
 
     Args:
         rule: a rule that has not stopped yet.
@@ -144,11 +184,21 @@ def fewest_further(rule: StoppingRule, responses: Sequence[Response], most: int)
         most: one or more.
     """
     weighed = zip(responses, rule.weights(responses), strict=True)
-    heaviest = {one.answer: one for one, _ in sorted(weighed, key=lambda pair: pair[1]) if one.answer is not None}
+    heaviest = {
+        one.answer: one
+        for one, _ in sorted(weighed, key=lambda pair: pair[1])
+        if one.answer is not None
+    }
     known = len(responses)
     leading = decide(rule, responses, undecided=known)
-    last = next((one.answer for one in reversed(responses) if one.answer is not None), None)
-    further = [heaviest[answer] for answer in {leading.answer, leading.whole, last} if answer in heaviest]
+    last = next(
+        (one.answer for one in reversed(responses) if one.answer is not None), None
+    )
+    further = [
+        heaviest[answer]
+        for answer in {leading.answer, leading.whole, last}
+        if answer in heaviest
+    ]
     further += [one for one in responses if one.blank][:1]
     if not heaviest:
         further = [*responses[-1:], *([] if rule.reads_scores else [Response("")])]
@@ -161,7 +211,9 @@ def fewest_further(rule: StoppingRule, responses: Sequence[Response], most: int)
 
 @dataclass(frozen=True)
 class Cap(StoppingRule):
-    """Stop at ``samples`` responses. Alone, this is self-consistency with a fixed budget."""
+    """Stop at ``samples`` responses. Alone, this is self-consistency with a fixed
+    budget.
+    """
 
     name: ClassVar[str] = "fixed_budget"
     samples: int = DEFAULT_BUDGET
@@ -174,7 +226,9 @@ class Cap(StoppingRule):
         return self.samples
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
-        return self.tally(responses, "budget" if len(responses) >= self.samples else None)
+        return self.tally(
+            responses, "budget" if len(responses) >= self.samples else None
+        )
 
 
 FixedBudget = Cap
@@ -193,18 +247,26 @@ class ASC(StoppingRule):
 
     @cached_property
     def earliest(self) -> int:
-        return next(n for n in count(1) if 1 - 0.5 ** (n + 1) >= self.confidence)  # Eq. 5 without other votes
+        return next(
+            n for n in count(1) if 1 - 0.5 ** (n + 1) >= self.confidence
+        )  # Eq. 5 without other votes
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
         votes = self.tally(responses)
-        return replace(votes, stop=True, reason="evidence") if votes.posterior >= self.confidence else votes
+        return (
+            replace(votes, stop=True, reason="evidence")
+            if votes.posterior >= self.confidence
+            else votes
+        )
 
 
 @dataclass(frozen=True)
 class ESC(StoppingRule):
-    """Early-Stopping Self-Consistency (Li et al. 2024): stop when one of the disjoint windows is unanimous.
+    """Early-Stopping Self-Consistency (Li et al. 2024): stop when one of the disjoint
+    windows is unanimous.
 
-    The answer is that of the window, or the majority of all responses if no window is unanimous.
+    The answer is that of the window, or the majority of all responses if no window is
+    unanimous.
     """
 
     name: ClassVar[str] = "esc"
@@ -212,7 +274,9 @@ class ESC(StoppingRule):
 
     def __post_init__(self) -> None:
         if self.window < 1:
-            raise ConfigurationError(f"window must be at least 1 response, got {self.window}")
+            raise ConfigurationError(
+                f"window must be at least 1 response, got {self.window}"
+            )
 
     @property
     def earliest(self) -> int:
@@ -221,7 +285,9 @@ class ESC(StoppingRule):
     def __call__(self, responses: Sequence[Response]) -> Decision:
         votes = self.tally(responses)
         for start in range(0, len(responses) - self.window + 1, self.window):
-            answers = {response.answer for response in responses[start : start + self.window]}
+            answers = {
+                response.answer for response in responses[start : start + self.window]
+            }
             if len(answers) == 1 and answers.isdisjoint({None, BLANK}):
                 return replace(votes, stop=True, reason="window", answer=answers.pop())
         return votes
@@ -231,10 +297,12 @@ class ESC(StoppingRule):
 class Lead(StoppingRule):
     """Stop when the leader has ``k`` votes more than every other answer.
 
-    This is the rule of MAKER (Meyerson et al. 2025; arXiv 2511.09030), whose runs had k = 3. If each response is right
-    with probability p, and all wrong responses agree, this is the gambler's ruin, and the leader is right with
-    probability ``1 / (1 + ((1 − p) / p)^k)``. A lead of 2 takes fewer samples, a lead of 3 is safer. The posterior is
-    that of Eq. 5. The rule itself does not stop at the end of the budget; combine it with :class:`Cap`.
+    This is the rule of MAKER (Meyerson et al. 2025; arXiv 2511.09030), whose runs had k
+    = 3. If each response is right with probability p, and all wrong responses agree,
+    this is the gambler's ruin, and the leader is right with probability
+    ``1 / (1 + ((1 − p) / p)^k)``. A lead of 2 takes fewer samples, a lead of 3 is
+    safer. The posterior is that of Eq. 5. The rule itself does not stop at the end of
+    the budget; combine it with :class:`Cap`.
 
     Attributes:
         k: the lead in votes, at least 1.
@@ -248,7 +316,9 @@ class Lead(StoppingRule):
 
     def __post_init__(self) -> None:
         if not isinstance(self.k, Integral) or self.k < 1:
-            raise ConfigurationError(f"k must be an integer >= 1, the lead in votes; got {self.k}")
+            raise ConfigurationError(
+                f"k must be an integer >= 1, the lead in votes; got {self.k}"
+            )
 
     @property
     def earliest(self) -> int:
@@ -261,22 +331,28 @@ class Lead(StoppingRule):
     def __call__(self, responses: Sequence[Response]) -> Decision:
         votes = self.tally(responses)
         first, second = two_largest(votes.evidence)
-        return replace(votes, stop=True, reason="evidence") if first - second >= self.k else votes
+        return (
+            replace(votes, stop=True, reason="evidence")
+            if first - second >= self.k
+            else votes
+        )
 
 
 @dataclass(frozen=True)
 class ReASC(StoppingRule):
     """Reliability-aware adaptive self-consistency.
 
-    Stage 1 accepts the first response if ``S(y) ≥ gate``. Otherwise it becomes the first vote of Stage 2, in which each
-    response adds ``weight(z)`` to its answer until the Beta posterior reaches ``confidence``.
+    Stage 1 accepts the first response if ``S(y) ≥ gate``. Otherwise it becomes the
+    first vote of Stage 2, in which each response adds ``weight(z)`` to its answer until
+    the Beta posterior reaches ``confidence``.
 
     Attributes:
         statistics: μ, σ and λ of the calibration.
         gate: τ_gate, or None for a closed gate (every question continues with Stage 2).
         weight: a name in :data:`~langchain_reasc.method.evidence.WEIGHTS`.
         confidence: C_threshold of the Beta rule.
-        on_missing_confidence: ``"error"``, or ``"count"`` to count a response without a score as one vote.
+        on_missing_confidence: ``"error"``, or ``"count"`` to count a response without a
+            score as one vote.
     """
 
     name: ClassVar[str] = "reasc"
@@ -305,10 +381,16 @@ class ReASC(StoppingRule):
         votes = self.tally(responses)
         if self.gate is not None and _accepts(self.gate, responses):
             return replace(votes, stop=True, reason="gate")
-        return replace(votes, stop=True, reason="evidence") if votes.posterior >= self.confidence else votes
+        return (
+            replace(votes, stop=True, reason="evidence")
+            if votes.posterior >= self.confidence
+            else votes
+        )
 
     def weights(self, responses: Sequence[Response]) -> list[float]:
-        """Return ``max(1, exp(λ z))`` for each response, or one if ``weight`` is ``"count"``."""
+        """Return ``max(1, exp(λ z))`` for each response, or one if ``weight`` is
+        ``"count"``.
+        """
         return [self._weight(response) for response in responses]
 
     def _weight(self, response: Response) -> float:
@@ -329,7 +411,8 @@ class ReASC(StoppingRule):
 
 @dataclass(frozen=True)
 class FirstAccepted(StoppingRule):
-    """Stage 1 alone: accept the first response if ``S(y) ≥ gate``. Combine it: ``rule | FirstAccepted(t)``.
+    """Stage 1 alone: accept the first response if ``S(y) ≥ gate``. Combine it:
+    ``rule | FirstAccepted(t)``.
 
     Attributes:
         gate: τ_gate.
@@ -348,7 +431,11 @@ class FirstAccepted(StoppingRule):
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
         votes = self.tally(responses)
-        return replace(votes, stop=True, reason="gate") if _accepts(self.gate, responses) else votes
+        return (
+            replace(votes, stop=True, reason="gate")
+            if _accepts(self.gate, responses)
+            else votes
+        )
 
 
 def _accepts(gate: float, responses: Sequence[Response]) -> bool:
@@ -360,13 +447,15 @@ def _accepts(gate: float, responses: Sequence[Response]) -> bool:
 
 @dataclass(frozen=True)
 class Supported(StoppingRule):
-    """Apply a rule, and accept its answer only if it has more than ``share`` of the evidence.
+    """Apply a rule, and accept its answer only if it has more than ``share`` of the
+    evidence.
 
-    A rule that looks ahead may stop with 4 votes of 15 because no other answer can overtake, although most responses
-    disagree. This rule then continues as long as the remaining samples could lift the leader above the share, if all of
-    them gave the leader. When they no longer can, sampling stops with the reason ``plurality``, and the answer counts
-    as undecided. A response without an answer counts as one vote against the leader, and a future sample weighs as much
-    as the average vote so far.
+    A rule that looks ahead may stop with 4 votes of 15 because no other answer can
+    overtake, although most responses disagree. This rule then continues as long as the
+    remaining samples could lift the leader above the share, if all of them gave the
+    leader. When they no longer can, sampling stops with the reason ``plurality``, and
+    the answer counts as undecided. A response without an answer counts as one vote
+    against the leader, and a future sample weighs as much as the average vote so far.
 
     Attributes:
         rule: the rule that decides.
@@ -420,7 +509,11 @@ class _Either(StoppingRule):
         if decision.stop or len(responses) < self.right.earliest:
             return decision
         other = self.right(responses)
-        return replace(decision, stop=True, reason=other.reason) if other.stop else decision
+        return (
+            replace(decision, stop=True, reason=other.reason)
+            if other.stop
+            else decision
+        )
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -462,26 +555,36 @@ class _Both(_Either):
 def check_probability(name: str, value: float) -> None:
     """Require 0.5 < value < 1, since the posterior is already 0.5 without votes."""
     if not 0.5 < value < 1.0:
-        raise ConfigurationError(f"{name} must be a probability above 0.5 and below 1, got {value}")
+        raise ConfigurationError(
+            f"{name} must be a probability above 0.5 and below 1, got {value}"
+        )
 
 
 def check_budget(samples: int) -> None:
-    """Require an integer from 1 to 10,000, since the time to look ahead grows with the square of the budget."""
+    """Require an integer from 1 to 10,000, since the time to look ahead grows with the
+    square of the budget.
+    """
     if not isinstance(samples, Integral) or samples < 1:
         raise ConfigurationError(f"budget must be an integer >= 1, got {samples}")
     if samples > _LARGEST_BUDGET:
-        raise ConfigurationError(f"budget must be at most {_LARGEST_BUDGET:,} samples, got {samples}")
+        raise ConfigurationError(
+            f"budget must be at most {_LARGEST_BUDGET:,} samples, got {samples}"
+        )
 
 
 def check_on_missing(value: str) -> None:
     """Require a known value of ``on_missing_confidence``."""
     if value not in ("error", "count"):
-        raise ConfigurationError(f"on_missing_confidence must be 'error' or 'count', got {value!r}")
+        raise ConfigurationError(
+            f"on_missing_confidence must be 'error' or 'count', got {value!r}"
+        )
 
 
 def missing_score() -> LogprobsUnavailable:
-    """Build the error for a response without a score, if ``on_missing_confidence`` is ``"error"``."""
+    """Build the error for a response without a score, if ``on_missing_confidence`` is
+    ``"error"``.
+    """
     return LogprobsUnavailable(
-        "a response has no confidence score; make the model return logprobs, or accept plain counting with "
-        "on_missing_confidence='count'"
+        "a response has no confidence score; make the model return logprobs, or accept "
+        "plain counting with on_missing_confidence='count'"
     )

@@ -1,6 +1,7 @@
 """Token signals: the model's confidence in each generated token.
 
-Higher means more confident. Signals describe the model's raw distribution, before temperature and truncation.
+Higher means more confident. Signals describe the model's raw distribution, before
+temperature and truncation.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -21,12 +22,19 @@ __all__ = [
 
 Floats = npt.NDArray[np.floating[Any]]
 
-SIGNALS: Final = ("self_certainty", "kl_uniform", "top_k", "token_logprob", "neg_entropy")
+SIGNALS: Final = (
+    "self_certainty",
+    "kl_uniform",
+    "top_k",
+    "token_logprob",
+    "neg_entropy",
+)
 """The signals of a token; higher means more confident."""
 
 VERBALIZED: Final = "verbalized"
-"""Stated (verbalised) confidence: one number from 0 to 1 that the model states about a whole response. It is not a
-signal of tokens; the number is the response's score."""
+"""Stated (verbalised) confidence: one number from 0 to 1 that the model states about a
+whole response. It is not a signal of tokens; the number is the response's score.
+"""
 
 
 @np.errstate(invalid="ignore")
@@ -38,12 +46,14 @@ def signals_from_alternatives(
 ) -> dict[str, Floats]:
     """Return token signals from the log-probabilities that a server returns.
 
-    ``top_k`` averages the k returned alternatives; ``neg_entropy`` renormalises over them. ``self_certainty`` and
-    ``kl_uniform`` need the whole vocabulary, so they cannot be computed here.
+    ``top_k`` averages the k returned alternatives; ``neg_entropy`` renormalises over
+    them. ``self_certainty`` and ``kl_uniform`` need the whole vocabulary, so they
+    cannot be computed here.
 
     Args:
         chosen: shape (T,), log p of each generated token, in nats.
-        alternatives: shape (T, k), log p of the k most likely tokens; (T, 0) if none were returned.
+        alternatives: shape (T, k), log p of the k most likely tokens; (T, 0) if none
+            were returned.
         signals: which of :data:`SIGNALS` to compute.
 
     Returns:
@@ -55,15 +65,19 @@ def signals_from_alternatives(
     """
     check_signals(signals)
     if len(chosen) != len(alternatives):
-        raise ConfidenceError(f"{len(chosen)} tokens were generated, but alternatives came for {len(alternatives)}")
+        raise ConfidenceError(
+            f"{len(chosen)} tokens were generated, but alternatives came for "
+            f"{len(alternatives)}"
+        )
     found: dict[str, Floats] = {}
     for name in signals:
         if name == "token_logprob":
             found[name] = np.asarray(chosen, dtype=float)
         elif name in ("self_certainty", "kl_uniform"):
             raise ConfigurationError(
-                f"signal {name!r} needs the model's whole distribution; a server that returns alternatives can give "
-                "'top_k', 'token_logprob' or 'neg_entropy'"
+                f"signal {name!r} needs the model's whole distribution; a server that "
+                "returns alternatives can give 'top_k', 'token_logprob' or "
+                "'neg_entropy'"
             )
         elif alternatives.shape[1] == 0:
             raise ConfigurationError(
@@ -73,7 +87,9 @@ def signals_from_alternatives(
         elif name == "top_k":
             found[name] = -alternatives.mean(axis=1)
         else:
-            log_p = alternatives - np.logaddexp.reduce(alternatives, axis=1, keepdims=True)
+            log_p = alternatives - np.logaddexp.reduce(
+                alternatives, axis=1, keepdims=True
+            )
             found[name] = (np.exp(log_p) * log_p).sum(axis=1)
     check_finite(found)
     return found
@@ -83,7 +99,9 @@ def check_signals(signals: Collection[str], *, known: Sequence[str] = SIGNALS) -
     """Require known names of signals."""
     unknown = [name for name in signals if name not in known]
     if unknown:
-        raise ConfigurationError(f"unknown signal {unknown[0]!r}; choose from {', '.join(known)}")
+        raise ConfigurationError(
+            f"unknown signal {unknown[0]!r}; choose from {', '.join(known)}"
+        )
 
 
 def check_finite(found: Mapping[str, Floats]) -> None:
@@ -94,4 +112,7 @@ def check_finite(found: Mapping[str, Floats]) -> None:
     """
     for name, values in found.items():
         if not np.isfinite(values).all():
-            raise ConfidenceError(f"signal {name!r} is not finite; the model returned a masked or broken probability")
+            raise ConfidenceError(
+                f"signal {name!r} is not finite; the model returned a masked or broken "
+                "probability"
+            )

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from langchain_reasc.models.integrations import KNOWN as KNOWN
     from langchain_reasc.models.integrations import Integration as Integration
     from langchain_reasc.models.integrations import integration_of as integration_of
-    from langchain_reasc.models.integrations import register_integration as register_integration
+    from langchain_reasc.models.integrations import (
+        register_integration as register_integration,
+    )
     from langchain_reasc.models.logprobs import SignalReading as SignalReading
     from langchain_reasc.models.logprobs import count_tokens as count_tokens
     from langchain_reasc.models.logprobs import read_signals as read_signals
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
     from langchain_reasc.models.prepared import to_messages as to_messages
     from langchain_reasc.models.stated import ask_for_confidence as ask_for_confidence
     from langchain_reasc.models.stated import instruction as instruction
-    from langchain_reasc.models.stated import read_stated_confidence as read_stated_confidence
+    from langchain_reasc.models.stated import (
+        read_stated_confidence as read_stated_confidence,
+    )
     from langchain_reasc.models.stated import stated_confidence as stated_confidence
     from langchain_reasc.models.stated import without_statement as without_statement
     from langchain_reasc.models.usage import is_estimated as is_estimated

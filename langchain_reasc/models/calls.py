@@ -1,8 +1,10 @@
-"""Tool calls as servers send them: join the pieces of a stream, and read calls without arguments as ``{}``.
+"""Tool calls as servers send them: join the pieces of a stream, and read calls without
+arguments as ``{}``.
 
-LangChain completes the JSON of streamed arguments, so that ``{"folder": "/tm`` becomes a valid call, while ``invoke``
-keeps such a call in ``invalid_tool_calls``. Nothing that was cut in half, or is not JSON, may run or be voted for, so
-the arguments are read here as ``invoke`` reads them.
+LangChain completes the JSON of streamed arguments, so that ``{"folder": "/tm`` becomes
+a valid call, while ``invoke`` keeps such a call in ``invalid_tool_calls``. Nothing that
+was cut in half, or is not JSON, may run or be voted for, so the arguments are read here
+as ``invoke`` reads them.
 """
 
 import json
@@ -11,13 +13,19 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from langchain_core.messages import AIMessage, InvalidToolCall, ToolCall
-from langchain_core.messages.tool import ToolCallChunk, invalid_tool_call, tool_call_chunk
+from langchain_core.messages.tool import (
+    ToolCallChunk,
+    invalid_tool_call,
+    tool_call_chunk,
+)
 from langchain_core.output_parsers.openai_tools import parse_tool_call
 
 from langchain_reasc.answers import ending_of
 
 _NO_ARGUMENTS: Final = ("", "null", "None")
-"""What servers send as the arguments of a call without arguments. vLLM streams ``""`` (vllm-project/vllm#28806)."""
+"""What servers send as the arguments of a call without arguments. vLLM streams ``""``
+(vllm-project/vllm#28806).
+"""
 _UNREADABLE: Final = "]"
 """Added to arguments, so that nobody reads or completes them as JSON."""
 _HELD_BACK: Final = 8
@@ -26,7 +34,9 @@ _HELD_BACK: Final = 8
 
 def has_no_arguments(arguments: Any) -> bool:
     """Return whether arguments, as a server sends them, mean that a call has none."""
-    return arguments is None or (isinstance(arguments, str) and arguments.strip() in _NO_ARGUMENTS)
+    return arguments is None or (
+        isinstance(arguments, str) and arguments.strip() in _NO_ARGUMENTS
+    )
 
 
 @dataclass(eq=False)
@@ -56,7 +66,9 @@ class StreamedCall:
         return "".join(self.pieces)
 
     def take(self) -> str:
-        """Return the arguments that have come since the last call; hold back what may become ``null``."""
+        """Return the arguments that have come since the last call; hold back what may
+        become ``null``.
+        """
         text = "".join(self.pieces[self._taken :])
         may_wait = not self.ended and not self._taken and len(self.pieces) <= _HELD_BACK
         if may_wait and any(word.startswith(text.strip()) for word in _NO_ARGUMENTS):
@@ -74,7 +86,9 @@ class StreamedCall:
             self.begun = self.begun or bool(arguments.strip())
 
     def end(self, *, whole: bool) -> None:
-        """End the call. Without arguments it gets ``{}``, unless it was cut off (not ``whole``)."""
+        """End the call. Without arguments it gets ``{}``, unless it was cut off (not
+        ``whole``).
+        """
         self.ended = True
         if whole and has_no_arguments(self.arguments):
             self.pieces[self._taken :] = ["{}"]
@@ -83,12 +97,14 @@ class StreamedCall:
 class CallJoiner:
     """Joins the pieces of the calls in one response.
 
-    A piece belongs to the call with its index and id. Some servers give no index, or a new id in each piece, or several
-    calls the same index. Others send the arguments under another index than the name, sometimes with the call's id
-    (mudler/LocalAI#9722). Such a piece belongs to the last call, if this is the only call without arguments.
+    A piece belongs to the call with its index and id. Some servers give no index, or a
+    new id in each piece, or several calls the same index. Others send the arguments
+    under another index than the name, sometimes with the call's id
+    (mudler/LocalAI#9722). Such a piece belongs to the last call, if this is the only
+    call without arguments.
 
-    Any other piece that never gets a name is dropped. Then nobody knows which arguments are whose, so all calls of the
-    response become unreadable.
+    Any other piece that never gets a name is dropped. Then nobody knows which arguments
+    are whose, so all calls of the response become unreadable.
 
     Attributes:
         calls: the calls so far; after :meth:`finish`, those with a name.
@@ -98,9 +114,15 @@ class CallJoiner:
         self.calls: list[StreamedCall] = []
         self._finished = False
 
-    def add(self, index: Any, id: str | None, name: str | None, arguments: str | None) -> StreamedCall | None:
+    def add(
+        self, index: Any, id: str | None, name: str | None, arguments: str | None
+    ) -> StreamedCall | None:
         """Add a piece, and return its call; None if the piece says nothing."""
-        call = self._named(index, id, name) if name else self._continued(index, id, arguments)
+        call = (
+            self._named(index, id, name)
+            if name
+            else self._continued(index, id, arguments)
+        )
         if call is None and not (id or name or (arguments or "").strip()):
             return None
         if call is None:
@@ -111,7 +133,9 @@ class CallJoiner:
         return call
 
     def finish(self, *, whole: bool) -> None:
-        """End the response. Calls without arguments get ``{}``, unless the response was cut off (not ``whole``)."""
+        """End the response. Calls without arguments get ``{}``, unless the response was
+        cut off (not ``whole``).
+        """
         if self._finished:
             return
         self._finished = True
@@ -124,7 +148,9 @@ class CallJoiner:
             call.end(whole=whole)
 
     def _named(self, index: Any, id: str | None, name: str) -> StreamedCall | None:
-        """Return the call that a piece with a name continues, or None if the piece begins a call."""
+        """Return the call that a piece with a name continues, or None if the piece
+        begins a call.
+        """
         for call in reversed(self.calls):
             has_index = index is not None and index in call.indices
             may_have_id = not id or not call.id or id == call.id
@@ -135,20 +161,30 @@ class CallJoiner:
                 return call
         return None
 
-    def _continued(self, index: Any, id: str | None, arguments: str | None) -> StreamedCall | None:
+    def _continued(
+        self, index: Any, id: str | None, arguments: str | None
+    ) -> StreamedCall | None:
         """Return the call that a piece without a name continues, or None."""
         latest_first = self.calls[::-1]
-        of_index = [call for call in latest_first if index is None or index in call.indices]
+        of_index = [
+            call for call in latest_first if index is None or index in call.indices
+        ]
         of_id = [call for call in of_index or latest_first if id and id == call.id]
         if of_index or of_id:
             return (of_id or of_index)[0]
         without_arguments = [call for call in latest_first if not call.begun]
-        is_only_one = len(without_arguments) == 1 and without_arguments[0] is latest_first[0]
+        is_only_one = (
+            len(without_arguments) == 1 and without_arguments[0] is latest_first[0]
+        )
         return without_arguments[0] if is_only_one and arguments and not id else None
 
 
-def joined_calls(pieces: Iterable[ToolCallChunk], *, whole: bool) -> list[ToolCallChunk]:
-    """Return the calls that pieces add up to. For ``whole`` see :meth:`CallJoiner.finish`."""
+def joined_calls(
+    pieces: Iterable[ToolCallChunk], *, whole: bool
+) -> list[ToolCallChunk]:
+    """Return the calls that pieces add up to. For ``whole`` see
+    :meth:`CallJoiner.finish`.
+    """
     joiner = CallJoiner()
     indices: dict[StreamedCall, Any] = {}
     for piece in pieces:
@@ -157,33 +193,47 @@ def joined_calls(pieces: Iterable[ToolCallChunk], *, whole: bool) -> list[ToolCa
             indices.setdefault(call, piece["index"])
     joiner.finish(whole=whole)
     return [
-        tool_call_chunk(name=call.name, args=call.arguments, id=call.id, index=indices[call]) for call in joiner.calls
+        tool_call_chunk(
+            name=call.name, args=call.arguments, id=call.id, index=indices[call]
+        )
+        for call in joiner.calls
     ]
 
 
 def with_calls(message: AIMessage, pieces: Sequence[ToolCallChunk]) -> AIMessage:
     """Return a message with the calls that pieces add up to.
 
-    A call is in ``invalid_tool_calls`` if its arguments are not a JSON object. Copies of the arguments in
-    ``additional_kwargs`` and in the content are brought in line.
+    A call is in ``invalid_tool_calls`` if its arguments are not a JSON object. Copies
+    of the arguments in ``additional_kwargs`` and in the content are brought in line.
     """
     calls = joined_calls(pieces, whole=ending_of(message) == "whole")
     valid, invalid = parsed_calls(calls)
     update: dict[str, Any] = {"tool_calls": valid, "invalid_tool_calls": invalid}
     arguments = {call["id"]: str(call["args"]) for call in calls}
     if isinstance(raw := message.additional_kwargs.get("tool_calls"), list):
-        update["additional_kwargs"] = {**message.additional_kwargs, "tool_calls": _with_arguments(raw, arguments)}
+        update["additional_kwargs"] = {
+            **message.additional_kwargs,
+            "tool_calls": _with_arguments(raw, arguments),
+        }
     if isinstance(message.content, list):
         dropped = {call["id"] for call in invalid}
         update["content"] = [
             _finished_block(block, [*valid, *invalid], arguments)
             for block in message.content
-            if not (isinstance(block, dict) and block.get("type") == "tool_use" and block.get("id") in dropped)
-        ]  # Anthropic's and Bedrock's blocks of invalid calls are left out: LangChain shows valid calls in their place
+            if not (
+                isinstance(block, dict)
+                and block.get("type") == "tool_use"
+                and block.get("id") in dropped
+            )
+            # Anthropic's and Bedrock's blocks of invalid calls are left out: LangChain
+            # shows valid calls in their place
+        ]
     return message.model_copy(update=update)
 
 
-def parsed_calls(calls: Iterable[ToolCallChunk]) -> tuple[list[ToolCall], list[InvalidToolCall]]:
+def parsed_calls(
+    calls: Iterable[ToolCallChunk],
+) -> tuple[list[ToolCall], list[InvalidToolCall]]:
     """Return the calls with a JSON object as arguments, and all others."""
     valid: list[ToolCall] = []
     invalid: list[InvalidToolCall] = []
@@ -191,20 +241,45 @@ def parsed_calls(calls: Iterable[ToolCallChunk]) -> tuple[list[ToolCall], list[I
         try:
             valid.append(_parsed(call))
         except (ValueError, RecursionError) as error:
-            invalid.append(invalid_tool_call(name=call["name"], args=call["args"], id=call["id"], error=str(error)))
+            invalid.append(
+                invalid_tool_call(
+                    name=call["name"],
+                    args=call["args"],
+                    id=call["id"],
+                    error=str(error),
+                )
+            )
     return valid, invalid
 
 
 def checked_calls(message: AIMessage) -> AIMessage:
-    """Return a message that came in one piece, with its calls read as those of a stream."""
+    """Return a message that came in one piece, with its calls read as those of a
+    stream.
+    """
     raw = message.additional_kwargs.get("tool_calls")
     copies = [*(raw if isinstance(raw, list) else ()), *message.content]
-    nameless = [call for call in (*message.tool_calls, *message.invalid_tool_calls) if not call["name"]]
-    without_arguments = [call for call in message.invalid_tool_calls if has_no_arguments(call["args"])]
-    if not nameless and not without_arguments and not any(_lacks_arguments(call) for call in copies):
+    nameless = [
+        call
+        for call in (*message.tool_calls, *message.invalid_tool_calls)
+        if not call["name"]
+    ]
+    without_arguments = [
+        call for call in message.invalid_tool_calls if has_no_arguments(call["args"])
+    ]
+    if (
+        not nameless
+        and not without_arguments
+        and not any(_lacks_arguments(call) for call in copies)
+    ):
         return message
-    called = [(call["name"], json.dumps(call["args"]), call["id"]) for call in message.tool_calls]
-    called += [(call["name"] or "", call["args"] or "", call["id"]) for call in message.invalid_tool_calls]
+    called = [
+        (call["name"], json.dumps(call["args"]), call["id"])
+        for call in message.tool_calls
+    ]
+    called += [
+        (call["name"] or "", call["args"] or "", call["id"])
+        for call in message.invalid_tool_calls
+    ]
     pieces = [
         tool_call_chunk(name=name, args=arguments, id=id, index=index)
         for index, (name, arguments, id) in enumerate(called)
@@ -219,23 +294,36 @@ def _parsed(call: ToolCallChunk) -> ToolCall:
         ValueError: the arguments are missing, or are not a JSON object.
     """
     if has_no_arguments(call["args"]):
-        raise ValueError(f"the response was cut off before the arguments of {call['name']}")
-    parsed: Any = parse_tool_call({"function": {"name": call["name"], "arguments": call["args"]}, "id": call["id"]})
+        raise ValueError(
+            f"the response was cut off before the arguments of {call['name']}"
+        )
+    parsed: Any = parse_tool_call(
+        {
+            "function": {"name": call["name"], "arguments": call["args"]},
+            "id": call["id"],
+        }
+    )
     if not isinstance(parsed["args"], dict):
         raise ValueError(f"the arguments of {call['name']} are not a JSON object")
     return parsed  # type: ignore[no-any-return]
 
 
 def _lacks_arguments(copy: Any) -> bool:
-    """Return whether a raw call, or a content block of the Responses API, is a call without arguments."""
+    """Return whether a raw call, or a content block of the Responses API, is a call
+    without arguments.
+    """
     if not isinstance(copy, dict):
         return False
     function = copy if copy.get("type") == "function_call" else copy.get("function")
     return isinstance(function, dict) and has_no_arguments(function.get("arguments"))
 
 
-def _with_arguments(raw_calls: list[Any], arguments: dict[str | None, str]) -> list[Any]:
-    """Return raw calls of OpenAI's form, each with the arguments of the call with its id, without parts of calls."""
+def _with_arguments(
+    raw_calls: list[Any], arguments: dict[str | None, str]
+) -> list[Any]:
+    """Return raw calls of OpenAI's form, each with the arguments of the call with its
+    id, without parts of calls.
+    """
     kept: dict[Any, Any] = {}
     for at, raw in enumerate(raw_calls):
         function = raw.get("function") if isinstance(raw, dict) else None
@@ -244,16 +332,28 @@ def _with_arguments(raw_calls: list[Any], arguments: dict[str | None, str]) -> l
         elif function.get("name"):
             id = raw.get("id") or None
             own = arguments[id] if id and id in arguments else function.get("arguments")
-            kept.setdefault(id or at, {**raw, "function": {**function, "arguments": own}})
+            kept.setdefault(
+                id or at, {**raw, "function": {**function, "arguments": own}}
+            )
     return [*kept.values()]
 
 
-def _finished_block(block: Any, calls: Sequence[ToolCall | InvalidToolCall], arguments: dict[str | None, str]) -> Any:
-    """Return a content block; a piece of a call, as ``output_version="v1"`` has them, becomes the call."""
+def _finished_block(
+    block: Any,
+    calls: Sequence[ToolCall | InvalidToolCall],
+    arguments: dict[str | None, str],
+) -> Any:
+    """Return a content block; a piece of a call, as ``output_version="v1"`` has them,
+    becomes the call.
+    """
     kind = block.get("type") if isinstance(block, dict) else None
-    if kind == "function_call" and has_no_arguments(block.get("arguments")):  # of the Responses API
+    if kind == "function_call" and has_no_arguments(
+        block.get("arguments")
+    ):  # of the Responses API
         return {**block, "arguments": arguments.get(block.get("call_id"), "")}
     if kind != "tool_call_chunk":
         return block
     extras = {"extras": block["extras"]} if "extras" in block else {}
-    return next(({**call, **extras} for call in calls if call["id"] == block.get("id")), block)
+    return next(
+        ({**call, **extras} for call in calls if call["id"] == block.get("id")), block
+    )

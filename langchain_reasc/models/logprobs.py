@@ -1,4 +1,6 @@
-"""Token signals of a response: recorded by our backends, or computed from a provider's log-probabilities."""
+"""Token signals of a response: recorded by our backends, or computed from a provider's
+log-probabilities.
+"""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,27 +15,44 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_reasc.answers import Places
 from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure, Spans
-from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED, signals_from_alternatives
+from langchain_reasc.method.token_signals import (
+    SIGNALS,
+    VERBALIZED,
+    signals_from_alternatives,
+)
 from langchain_reasc.models.contract import (
     LOGPROBS_REFUSED,
     TOKEN_SIGNALS,
     TOKEN_SIGNALS_INFO,
     VERBALIZED_CONFIDENCE,
 )
-from langchain_reasc.models.payloads import Token, TokenLogprobs, check_logprobs, read_tokens
-from langchain_reasc.models.token_text import lengths_in, recorded_pieces, spans_of, tokens_of_calls
+from langchain_reasc.models.payloads import (
+    Token,
+    TokenLogprobs,
+    check_logprobs,
+    read_tokens,
+)
+from langchain_reasc.models.token_text import (
+    lengths_in,
+    recorded_pieces,
+    spans_of,
+    tokens_of_calls,
+)
 
 Signals = dict[str, npt.NDArray[np.floating[Any]]]
 _BYTES_OF_TOKEN = 4  # where the provider does not give its text
 _REQUEST = "ask the model for them (ChatOpenAI: logprobs=True, top_logprobs=20)"
 _NOT_STATED = (
-    "the response states no confidence, although it was asked for a line such as 'Confidence: 85%' (one that is held "
-    "to a schema or a grammar, or only calls tools, has no room for it)"
+    "the response states no confidence, although it was asked for a line such as "
+    "'Confidence: 85%' (one that is held to a schema or a grammar, or only calls "
+    "tools, has no room for it)"
 )
 
 
 class Provenance(TypedDict):
-    """What a signal is made of: k alternatives per token, a vocabulary of V; None if it is not known."""
+    """What a signal is made of: k alternatives per token, a vocabulary of V; None if it
+    is not known.
+    """
 
     top_k: int | None
     vocabulary_size: int | None
@@ -45,12 +64,13 @@ class SignalReading:
 
     Attributes:
         signals: name -> shape (T,); ``verbalized``, which no token has, shape (1,).
-        k: name -> alternatives per token behind a signal that depends on their number, if known. Over the whole
-            vocabulary that is V.
+        k: name -> alternatives per token behind a signal that depends on their number,
+            if known. Over the whole vocabulary that is V.
         vocabulary_size: V, if a backend knows it.
         withheld: name -> why a signal that such responses can carry is not here.
         notices: what was odd and what was done about it.
-        spans: which of the tokens spell the answer, and which the last step; none unless they were asked for.
+        spans: which of the tokens spell the answer, and which the last step; none
+            unless they were asked for.
     """
 
     signals: Signals
@@ -64,8 +84,8 @@ class SignalReading:
         """Return S(y), the response's score by a measure.
 
         Raises:
-            LogprobsUnavailable: the response carries no such signal, or it was withheld, or has no span that the score
-                is of; the message says why.
+            LogprobsUnavailable: the response carries no such signal, or it was
+                withheld, or has no span that the score is of; the message says why.
             ConfidenceError: the signal is empty or not finite.
         """
         if why := self.withheld.get(measure.signal):
@@ -73,34 +93,46 @@ class SignalReading:
         return measure(self.signals, self.spans)
 
     def provenance(self, signal: str) -> Provenance:
-        """Return ``top_k`` and ``vocabulary_size`` as a calibration made of this signal records them."""
+        """Return ``top_k`` and ``vocabulary_size`` as a calibration made of this signal
+        records them.
+        """
         return {"top_k": self.k.get(signal), "vocabulary_size": self.vocabulary_size}
 
 
 _Read = tuple[SignalReading, list[bytes] | None, npt.NDArray[np.intp]]
 
 
-def read_signals(message: BaseMessage, *, of_calls: bool = False, places: Places | None = None) -> SignalReading:
-    """Return the token signals of a response, with what they are made of and what was odd.
+def read_signals(
+    message: BaseMessage, *, of_calls: bool = False, places: Places | None = None
+) -> SignalReading:
+    """Return the token signals of a response, with what they are made of and what was
+    odd.
 
-    Reads ``response_metadata["token_signals"]`` if a backend recorded them; otherwise what the provider returned, which
-    gives ``token_logprob`` and, if alternatives came with the tokens, ``top_k`` and ``neg_entropy`` over them. A
-    response that was asked to state its confidence carries ``verbalized`` beside them, shape (1,).
+    Reads ``response_metadata["token_signals"]`` if a backend recorded them; otherwise
+    what the provider returned, which gives ``token_logprob`` and, if alternatives came
+    with the tokens, ``top_k`` and ``neg_entropy`` over them. A response that was asked
+    to state its confidence carries ``verbalized`` beside them, shape (1,).
 
     Args:
         message: the response.
-        of_calls: whether it votes for its tool calls. Then only the tokens of their names and arguments are read, if
-            they can be told from the others; else all, as of any other response.
-        places: where its text has the answer and the last step, for a score over their tokens; None looks for none.
+        of_calls: whether it votes for its tool calls. Then only the tokens of their
+            names and arguments are read, if they can be told from the others; else all,
+            as of any other response.
+        places: where its text has the answer and the last step, for a score over their
+            tokens; None looks for none.
 
     Raises:
-        LogprobsUnavailable: none were returned, or they cannot be what they claim, and no confidence was stated. Never
-            a zero instead.
+        LogprobsUnavailable: none were returned, or they cannot be what they claim, and
+            no confidence was stated. Never a zero instead.
     """
     if VERBALIZED_CONFIDENCE not in message.response_metadata:
         return _read_tokens(message, of_calls=of_calls, places=places)
     stated = message.response_metadata[VERBALIZED_CONFIDENCE]
-    is_stated = isinstance(stated, int | float) and not isinstance(stated, bool) and 0 <= stated <= 1
+    is_stated = (
+        isinstance(stated, int | float)
+        and not isinstance(stated, bool)
+        and 0 <= stated <= 1
+    )
     try:
         reading = _read_tokens(message, of_calls=of_calls, places=places)
     except LogprobsUnavailable as error:
@@ -109,11 +141,14 @@ def read_signals(message: BaseMessage, *, of_calls: bool = False, places: Places
         reading = SignalReading({}, withheld=dict.fromkeys(SIGNALS, str(error)))
     if not is_stated:
         return replace(reading, withheld={**reading.withheld, VERBALIZED: _NOT_STATED})
-    return replace(reading, signals={**reading.signals, VERBALIZED: np.array([float(stated)])})
+    return replace(
+        reading, signals={**reading.signals, VERBALIZED: np.array([float(stated)])}
+    )
 
 
 def token_logprobs_of(message: BaseMessage) -> TokenLogprobs:
-    """Return the log-probabilities of a response's tokens and of their alternatives, from any provider's payload.
+    """Return the log-probabilities of a response's tokens and of their alternatives,
+    from any provider's payload.
 
     Raises:
         LogprobsUnavailable: none were returned, or they cannot be what they claim.
@@ -122,55 +157,83 @@ def token_logprobs_of(message: BaseMessage) -> TokenLogprobs:
 
 
 def count_tokens(metadata: Mapping[str, Any]) -> int:
-    """Return the number of tokens that a response's signals or log-probabilities are of; 0 if there are none."""
+    """Return the number of tokens that a response's signals or log-probabilities are
+    of; 0 if there are none.
+    """
     return listed_tokens(metadata)[0]
 
 
 def listed_tokens(metadata: Mapping[str, Any]) -> tuple[int, int]:
     """Return that number, and how many bytes of the response these tokens spell.
 
-    Signals are recorded for every token of a response. A provider may leave out those of reasoning and of calls.
+    Signals are recorded for every token of a response. A provider may leave out those
+    of reasoning and of calls.
     """
     recorded = metadata.get(TOKEN_SIGNALS)
     if isinstance(recorded, Mapping) and recorded:
         return int(np.size(next(iter(recorded.values())))), sys.maxsize
     with suppress(LogprobsUnavailable):
         tokens = read_tokens(metadata)
-        return len(tokens), sum(_BYTES_OF_TOKEN if token.size is None else token.size for token in tokens)
+        return len(tokens), sum(
+            _BYTES_OF_TOKEN if token.size is None else token.size for token in tokens
+        )
     return 0, 0
 
 
 def token_lengths(message: BaseMessage) -> list[int] | None:
-    """Return how many characters of the message's text each generated token spells; their sum is the text's length.
+    """Return how many characters of the message's text each generated token spells;
+    their sum is the text's length.
 
-    A token that spells nothing of the text has 0: one of the reasoning before it, an end token, a stop string. So has
-    the rest of a character that is split over several tokens: it counts for the one in which it begins.
+    A token that spells nothing of the text has 0: one of the reasoning before it, an
+    end token, a stop string. So has the rest of a character that is split over several
+    tokens: it counts for the one in which it begins.
 
     Returns:
-        As many numbers as tokens were generated; None if the provider or backend does not say what they spell, or they
-        do not spell the text. If only some tokens carry a signal there are more numbers than values.
+        As many numbers as tokens were generated; None if the provider or backend does
+        not say what they spell, or they do not spell the text. If only some tokens
+        carry a signal there are more numbers than values.
     """
     metadata = message.response_metadata
     with suppress(LogprobsUnavailable):
-        pieces = recorded_pieces(metadata) if metadata.get(TOKEN_SIGNALS) else _token_bytes(read_tokens(metadata))
+        pieces = (
+            recorded_pieces(metadata)
+            if metadata.get(TOKEN_SIGNALS)
+            else _token_bytes(read_tokens(metadata))
+        )
         return lengths_in(str(message.text), pieces) if pieces else None
     return None
 
 
-def _read_tokens(message: BaseMessage, *, of_calls: bool, places: Places | None) -> SignalReading:
-    """The signals of all tokens, with the spans of the answer; or of the tokens alone that spell the calls."""
+def _read_tokens(
+    message: BaseMessage, *, of_calls: bool, places: Places | None
+) -> SignalReading:
+    """The signals of all tokens, with the spans of the answer; or of the tokens alone
+    that spell the calls.
+    """
     calls = message.tool_calls if of_calls and isinstance(message, AIMessage) else []
-    read = _read_recorded if message.response_metadata.get(TOKEN_SIGNALS) else _compute_from_logprobs
+    read = (
+        _read_recorded
+        if message.response_metadata.get(TOKEN_SIGNALS)
+        else _compute_from_logprobs
+    )
     reading, pieces, kept = read(message, spelled=bool(calls or places))
-    if not pieces or any(values.shape != kept.shape for values in reading.signals.values()):
+    if not pieces or any(
+        values.shape != kept.shape for values in reading.signals.values()
+    ):
         return reading
     if calls:
         return _of_calls(reading, tokens_of_calls(pieces, calls), kept)
     return replace(reading, spans=spans_of(pieces, places, kept)) if places else reading
 
 
-def _of_calls(reading: SignalReading, mask: npt.NDArray[np.bool_] | None, kept: npt.NDArray[np.intp]) -> SignalReading:
-    """The signals of the tokens of calls alone; of all tokens where none of those are found."""
+def _of_calls(
+    reading: SignalReading,
+    mask: npt.NDArray[np.bool_] | None,
+    kept: npt.NDArray[np.intp],
+) -> SignalReading:
+    """The signals of the tokens of calls alone; of all tokens where none of those are
+    found.
+    """
     if mask is None or not (mask := mask[kept]).any():
         return reading
     every = (0, int(np.count_nonzero(mask)))
@@ -179,39 +242,65 @@ def _of_calls(reading: SignalReading, mask: npt.NDArray[np.bool_] | None, kept: 
 
 
 def _read_recorded(message: BaseMessage, *, spelled: bool) -> _Read:
-    """The signals that a backend computed itself, what each token spells, and the tokens that have a signal: all."""
+    """The signals that a backend computed itself, what each token spells, and the
+    tokens that have a signal: all.
+    """
     metadata = message.response_metadata
     info = metadata.get(TOKEN_SIGNALS_INFO)
     try:
-        with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is reported where it is scored
+        with np.errstate(
+            over="ignore"
+        ):  # what does not fit becomes infinite, and is reported where it is scored
             signals: Signals = {
-                str(name): np.asarray(values, dtype=np.float32) for name, values in metadata[TOKEN_SIGNALS].items()
+                str(name): np.asarray(values, dtype=np.float32)
+                for name, values in metadata[TOKEN_SIGNALS].items()
             }
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
-        raise LogprobsUnavailable(f"the recorded token_signals are no lists of numbers: {error}") from None
+        raise LogprobsUnavailable(
+            f"the recorded token_signals are no lists of numbers: {error}"
+        ) from None
     top_k, vocabulary_size = _size(info, "top_k"), _size(info, "vocabulary_size")
     k_of = (("top_k", top_k), ("neg_entropy", vocabulary_size))
     k = {name: n for name, n in k_of if n is not None and name in signals}
     pieces = recorded_pieces(metadata) if spelled else None
-    return SignalReading(signals, k, vocabulary_size=vocabulary_size), pieces, np.arange(len(pieces or ()))
+    return (
+        SignalReading(signals, k, vocabulary_size=vocabulary_size),
+        pieces,
+        np.arange(len(pieces or ())),
+    )
 
 
 def _size(info: Any, name: str) -> int | None:
     value = info.get(name) if isinstance(info, Mapping) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    return (
+        value
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0
+        else None
+    )
 
 
 def _compute_from_logprobs(message: BaseMessage, *, spelled: bool) -> _Read:
-    """The signals that a provider's log-probabilities give, what each token spells, and the tokens that have one."""
+    """The signals that a provider's log-probabilities give, what each token spells, and
+    the tokens that have one.
+    """
     tokens = read_tokens(message.response_metadata)
     found = _checked_logprobs(tokens, message)
-    names = [name for name in ("top_k", "token_logprob", "neg_entropy") if name not in found.withheld]
+    names = [
+        name
+        for name in ("top_k", "token_logprob", "neg_entropy")
+        if name not in found.withheld
+    ]
     signals = signals_from_alternatives(found.chosen, found.alternatives, signals=names)
-    # If each token is the least likely of its alternatives, these may be k + 1: k and the token, which is not among
-    # them. Only an answer of a token or two can look like that.
+    # If each token is the least likely of its alternatives, these may be k + 1: k and
+    # the token, which is not among them. Only an answer of a token or two can look like
+    # that.
     unsure = found.k > 1 and bool((found.chosen <= found.alternatives[:, -1]).all())
-    k: dict[str, int] = {} if unsure else {name: found.k for name in signals if name != "token_logprob"}
-    reading = SignalReading(signals, k=k, withheld=found.withheld, notices=found.notices)
+    k: dict[str, int] = (
+        {} if unsure else {name: found.k for name in signals if name != "token_logprob"}
+    )
+    reading = SignalReading(
+        signals, k=k, withheld=found.withheld, notices=found.notices
+    )
     return reading, _token_bytes(tokens) if spelled else None, found.places
 
 
@@ -235,11 +324,12 @@ def _missing_reason(message: BaseMessage) -> str:
         thought = (usage.get("output_token_details") or {}).get("reasoning")
         if thought:
             return (
-                f"the model spent {thought} tokens on reasoning, for which it returned no log-probabilities, and "
-                "answered nothing; allow it more tokens"
+                f"the model spent {thought} tokens on reasoning, for which it returned "
+                "no log-probabilities, and answered nothing; allow it more tokens"
             )
         if message.tool_calls:
             return (
-                f"the response is a tool call, and no log-probabilities came for it; where that is possible, {_REQUEST}"
+                "the response is a tool call, and no log-probabilities came for it; "
+                f"where that is possible, {_REQUEST}"
             )
     return f"the response carries no token logprobs; {_REQUEST}"

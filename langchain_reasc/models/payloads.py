@@ -1,7 +1,8 @@
 """Parse and check log-probabilities, with a reader for each provider's format.
 
-``docs/chat_models.md`` lists every shape and every check. One principle stands behind the checks: what a server did not
-say is left out, withheld or refused, each with a message; it never becomes a number.
+``docs/chat_models.md`` lists every shape and every check. One principle stands behind
+the checks: what a server did not say is left out, withheld or refused, each with a
+message; it never becomes a number.
 """
 
 import re
@@ -19,14 +20,17 @@ Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
 FLOOR: Final = -100.0
-"""e^-100 is about the least that a float32 probability can hold; lower values are sentinels or mean "none at all"."""
+"""e^-100 is about the least that a float32 probability can hold; lower values are
+sentinels or mean "none at all".
+"""
 _ROUNDING: Final = 1e-3  # a value above zero by no more than this is a rounding error
 _MAX_SUM: Final = 1.02  # of the probabilities at one position
 _MAX_ODD_SHARE: Final = 0.1  # the share of odd tokens that a response may have
 _NO_LETTERS: Final = re.compile(r"[^0-9a-z]+")
 _RUN: Final = 5  # letters
 _SPECULATIVE: Final = (
-    "speculative decoding on the server does this: switch it off, or count votes with on_missing_confidence='count'"
+    "speculative decoding on the server does this: switch it off, or count votes with "
+    "on_missing_confidence='count'"
 )
 _TRUNCATED: Final = (
     f"more than one alternative in ten is {FLOOR:g} or less (-9999.0, -inf), as where a server reports what is left "
@@ -39,10 +43,11 @@ class Token(NamedTuple):
     """A generated token as the provider describes it, unchecked.
 
     Attributes:
-        size: bytes of its text in UTF-8; None where the provider does not give the text.
+        size: bytes of its text in UTF-8; None where the provider does not give the
+            text.
         logprob: its log-probability, or whatever stands in that place.
-        alternatives: the log-probabilities of the most likely tokens at its position, in any order, with or without
-            the token itself.
+        alternatives: the log-probabilities of the most likely tokens at its position,
+            in any order, with or without the token itself.
         spelled: its text in UTF-8; None where the provider does not give it.
     """
 
@@ -53,15 +58,18 @@ class Token(NamedTuple):
 
 
 Reader = Callable[[Mapping[str, Any]], Sequence[Token] | None]
-"""Returns the tokens in a response's ``response_metadata``; None if they are not in the shape that it reads."""
+"""Returns the tokens in a response's ``response_metadata``; None if they are not in the
+shape that it reads.
+"""
 
 
 def register_reader(*keys: str) -> Callable[[Reader], Reader]:
     """Add a reader for a shape of your own; it is asked before the others.
 
     Args:
-        *keys: where in ``response_metadata`` it finds the tokens. It is asked of a response that has one of them. Like
-            the provider's own logprobs, they are left out of the winning message where the caller did not ask for them.
+        *keys: where in ``response_metadata`` it finds the tokens. It is asked of a
+            response that has one of them. Like the provider's own logprobs, they are
+            left out of the winning message where the caller did not ask for them.
 
     Raises:
         ConfigurationError: no key is named.
@@ -86,10 +94,12 @@ def register_reader(*keys: str) -> Callable[[Reader], Reader]:
 
 
 def read_tokens(metadata: Mapping[str, Any]) -> Sequence[Token]:
-    """Return the tokens of a response, by the first reader that knows the shape; empty if there are none.
+    """Return the tokens of a response, by the first reader that knows the shape; empty
+    if there are none.
 
     Raises:
-        LogprobsUnavailable: there are log-probabilities in a shape that no reader knows.
+        LogprobsUnavailable: there are log-probabilities in a shape that no reader
+            knows.
     """
     for keys, reader in _READERS:
         if not keys.isdisjoint(metadata) and (tokens := reader(metadata)) is not None:
@@ -102,7 +112,11 @@ def read_tokens(metadata: Mapping[str, Any]) -> Sequence[Token]:
         )
     if payload is None or (isinstance(payload, Mapping | list) and not payload):
         return ()
-    shape = f"a dict of {', '.join(map(str, payload))}" if isinstance(payload, Mapping) else type(payload).__name__
+    shape = (
+        f"a dict of {', '.join(map(str, payload))}"
+        if isinstance(payload, Mapping)
+        else type(payload).__name__
+    )
     raise LogprobsUnavailable(
         f"the response's logprobs are in a shape that no reader knows ({shape:.200}); add one with "
         "langchain_reasc.register_reader"
@@ -110,36 +124,56 @@ def read_tokens(metadata: Mapping[str, Any]) -> Sequence[Token]:
 
 
 def _openai_chat(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
-    """OpenAI's chat API and its copies: ``logprobs.content``, or ``logprobs.refusal`` if the model refused.
+    """OpenAI's chat API and its copies: ``logprobs.content``, or ``logprobs.refusal``
+    if the model refused.
 
     https://platform.openai.com/docs/api-reference/chat/object
     """
     payload = metadata.get("logprobs")
-    if tokens := _read_entries(_field(payload, "content")) or _read_entries(_field(payload, "refusal")):
+    if tokens := _read_entries(_field(payload, "content")) or _read_entries(
+        _field(payload, "refusal")
+    ):
         return tokens
     # Of a stream, an empty list is all that arrives before the first token.
-    return () if isinstance(payload, Mapping) and payload.keys() <= {"content", "refusal"} else None
+    return (
+        ()
+        if isinstance(payload, Mapping) and payload.keys() <= {"content", "refusal"}
+        else None
+    )
 
 
 def _parallel_arrays(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
-    """The older completions API, Together's and Fireworks' chat: parallel arrays, ``top_logprobs`` a dict per token.
+    """The older completions API, Together's and Fireworks' chat: parallel arrays,
+    ``top_logprobs`` a dict per token.
 
-    https://platform.openai.com/docs/api-reference/completions/object, together-python ``types/log_probs.py``,
-    https://docs.fireworks.ai/api-reference/post-chatcompletions
+    https://platform.openai.com/docs/api-reference/completions/object, together-python
+    ``types/log_probs.py``, https://docs.fireworks.ai/api-reference/post-chatcompletions
     """
     payload = metadata.get("logprobs")
     if not _is_list(chosen := _field(payload, "token_logprobs")):
         return None
-    texts, ranked = (_aligned(len(chosen), _field(payload, name)) for name in ("tokens", "top_logprobs"))
-    return [_token(text, None, value, others) for text, value, others in zip(texts, chosen, ranked, strict=True)]
+    texts, ranked = (
+        _aligned(len(chosen), _field(payload, name))
+        for name in ("tokens", "top_logprobs")
+    )
+    return [
+        _token(text, None, value, others)
+        for text, value, others in zip(texts, chosen, ranked, strict=True)
+    ]
 
 
 def _plain_list(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
-    """A list of tokens with nothing around it: ChatOllama's ``logprobs``, ChatVertexAI's ``logprobs_result``.
+    """A list of tokens with nothing around it: ChatOllama's ``logprobs``,
+    ChatVertexAI's ``logprobs_result``.
 
-    ollama-python ``_types.py`` (``Logprob``); langchain-google-vertexai ``_utils.get_generation_info``
+    ollama-python ``_types.py`` (``Logprob``); langchain-google-vertexai
+    ``_utils.get_generation_info``
     """
-    return _read_entries(metadata.get("logprobs")) or _read_entries(metadata.get("logprobs_result")) or None
+    return (
+        _read_entries(metadata.get("logprobs"))
+        or _read_entries(metadata.get("logprobs_result"))
+        or None
+    )
 
 
 def _gemini(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
@@ -157,7 +191,10 @@ def _gemini(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
     ]
 
 
-_OPENAI, _GEMINI = frozenset({"logprobs"}), frozenset({"logprobs_result", "logprobsResult"})
+_OPENAI, _GEMINI = (
+    frozenset({"logprobs"}),
+    frozenset({"logprobs_result", "logprobsResult"}),
+)
 _READERS: list[tuple[frozenset[str], Reader]] = [
     (_OPENAI, _openai_chat),
     (_OPENAI, _parallel_arrays),
@@ -165,7 +202,9 @@ _READERS: list[tuple[frozenset[str], Reader]] = [
     (_GEMINI, _gemini),
 ]
 LOGPROBS_KEYS: Final = {*_OPENAI, *_GEMINI}
-"""Where in ``response_metadata`` the log-probabilities of tokens stand: the keys of all readers."""
+"""Where in ``response_metadata`` the log-probabilities of tokens stand: the keys of all
+readers.
+"""
 
 
 def _read_entries(entries: Any) -> list[Token]:
@@ -173,7 +212,12 @@ def _read_entries(entries: Any) -> list[Token]:
     if not _is_list(entries):
         return []
     return [
-        _token(_field(one, "token"), _field(one, "bytes"), _logprob(one), _field(one, "top_logprobs"))
+        _token(
+            _field(one, "token"),
+            _field(one, "bytes"),
+            _logprob(one),
+            _field(one, "top_logprobs"),
+        )
         for one in entries
     ]
 
@@ -185,13 +229,18 @@ class _Numbers(tuple[object, ...]):
 
 
 def without_texts(entry: Any) -> Any:
-    """Keep only the log-probabilities of the alternatives in an entry as in OpenAI's chat API, and return the entry.
+    """Keep only the log-probabilities of the alternatives in an entry as in OpenAI's
+    chat API, and return the entry.
 
-    It is read as before, but takes a fraction of the memory: most of the time that 20 alternatives take would be spent
-    on memory, and in Python's garbage collector.
+    It is read as before, but takes a fraction of the memory: most of the time that 20
+    alternatives take would be spent on memory, and in Python's garbage collector.
     """
-    if isinstance(entry, dict) and isinstance(ranked := entry.get("top_logprobs"), list):
-        entry["top_logprobs"] = _Numbers(_alternatives(ranked, entry.get("token"), _logprob(entry)))
+    if isinstance(entry, dict) and isinstance(
+        ranked := entry.get("top_logprobs"), list
+    ):
+        entry["top_logprobs"] = _Numbers(
+            _alternatives(ranked, entry.get("token"), _logprob(entry))
+        )
     return entry
 
 
@@ -209,7 +258,9 @@ def _token(text: Any, raw: Any, logprob: object, ranked: object) -> Token:
 
 
 def _alternatives(ranked: Any, text: object, logprob: object) -> tuple[object, ...]:
-    """The logprobs of a list of entries or of a dict; the chosen token once (some servers name it, then rank it)."""
+    """The logprobs of a list of entries or of a dict; the chosen token once (some
+    servers name it, then rank it).
+    """
     if isinstance(ranked, _Numbers):
         return ranked
     if isinstance(ranked, Mapping):
@@ -217,32 +268,46 @@ def _alternatives(ranked: Any, text: object, logprob: object) -> tuple[object, .
     entries = ranked if _is_list(ranked) else ()
     values = [_logprob(one) for one in entries]
     if type(logprob) is float and isinstance(text, str) and values.count(logprob) > 1:
-        again = [at for at, one in enumerate(entries) if values[at] == logprob and _field(one, "token") == text]
+        again = [
+            at
+            for at, one in enumerate(entries)
+            if values[at] == logprob and _field(one, "token") == text
+        ]
         values = [value for at, value in enumerate(values) if at not in again[1:]]
     return tuple(values)
 
 
 def _logprob(one: Any) -> Any:
-    if type(one) is dict and (value := one.get("logprob")) is not None:  # ten thousand of these in a long response
+    if (
+        type(one) is dict and (value := one.get("logprob")) is not None
+    ):  # ten thousand of these in a long response
         return value
     return _field(one, "logprob", "log_probability", "logProbability")
 
 
 def _field(one: Any, *names: str) -> Any:
-    """The first of these that a dict or an object (some clients give pydantic models) holds."""
+    """The first of these that a dict or an object (some clients give pydantic models)
+    holds.
+    """
     is_dict = type(one) is dict or isinstance(one, Mapping)
     for name in names:
-        if (value := one.get(name) if is_dict else getattr(one, name, None)) is not None:
+        if (
+            value := one.get(name) if is_dict else getattr(one, name, None)
+        ) is not None:
             return value
     return None
 
 
 def _is_list(value: object) -> bool:
-    return isinstance(value, list) or (isinstance(value, Sequence) and not isinstance(value, str | bytes))
+    return isinstance(value, list) or (
+        isinstance(value, Sequence) and not isinstance(value, str | bytes)
+    )
 
 
 def _aligned(n: int, values: Any) -> Sequence[Any]:
-    """An array beside one of n tokens; n times None if its length differs, since it cannot be matched to the tokens."""
+    """An array beside one of n tokens; n times None if its length differs, since it
+    cannot be matched to the tokens.
+    """
     return values if _is_list(values) and len(values) == n else [None] * n
 
 
@@ -252,9 +317,11 @@ class TokenLogprobs:
 
     Attributes:
         chosen: the log-probabilities of the generated tokens, shape (T,), 0 at most.
-        alternatives: those of the k most likely tokens at each position, shape (T, k), descending.
+        alternatives: those of the k most likely tokens at each position, shape (T, k),
+            descending.
         places: which of the provider's tokens these are, shape (T,), ascending.
-        notices: what was odd and what was done about it; without numbers, so that many responses give one.
+        notices: what was odd and what was done about it; without numbers, so that many
+            responses give one.
         withheld: signal -> why it cannot be made of these.
     """
 
@@ -278,27 +345,43 @@ def check_logprobs(tokens: Sequence[Token], *, text: str = "") -> TokenLogprobs:
         text: the response, which the tokens must spell out.
 
     Raises:
-        LogprobsUnavailable: too much of it is missing, or it cannot be what it claims to be.
+        LogprobsUnavailable: too much of it is missing, or it cannot be what it claims
+            to be.
     """
     _check_spelling(tokens, text)
     last = tokens[-1]
-    drops_end = len(tokens) > 1 and last.size == 0 and not _as_float(last.logprob) > FLOOR
+    drops_end = (
+        len(tokens) > 1 and last.size == 0 and not _as_float(last.logprob) > FLOOR
+    )
     chosen, table = _as_arrays(tokens[:-1] if drops_end else tokens)
     keep, notices = _screen_tokens(chosen, table)
     if drops_end:  # vLLM's, after a grammar
-        notices.append("the end token carries no log-probability, and is left out of the confidence")
+        notices.append(
+            "the end token carries no log-probability, and is left out of the confidence"
+        )
     _refuse_all_zeros(chosen[keep], table[keep])
     return _trim_alternatives(chosen, table, keep, notices)
 
 
-def _trim_alternatives(chosen: Floats, table: Floats, keep: Mask, notices: list[str]) -> TokenLogprobs:
-    """The believed tokens with k alternatives each, k being as many as nine in ten have."""
+def _trim_alternatives(
+    chosen: Floats, table: Floats, keep: Mask, notices: list[str]
+) -> TokenLogprobs:
+    """The believed tokens with k alternatives each, k being as many as nine in ten
+    have.
+    """
     counts = np.count_nonzero(~np.isnan(table), axis=1)
-    k, most = int(np.sort(counts[keep])[int(_MAX_ODD_SHARE * np.count_nonzero(keep))]), int(counts[keep].max())
+    k, most = (
+        int(np.sort(counts[keep])[int(_MAX_ODD_SHARE * np.count_nonzero(keep))]),
+        int(counts[keep].max()),
+    )
     withheld: dict[str, str] = {}
     if (keep & (counts < k)).any():
-        notices.append("some tokens came with fewer alternatives than the others, and are left out of the confidence")
-    if most > k + (k > 0):  # some servers return one more for a token that is not among the k most likely
+        notices.append(
+            "some tokens came with fewer alternatives than the others, and are left out of the confidence"
+        )
+    if most > k + (
+        k > 0
+    ):  # some servers return one more for a token that is not among the k most likely
         notices.append(
             "tokens came with different numbers of alternatives; the smallest is used"
             if k
@@ -306,9 +389,13 @@ def _trim_alternatives(chosen: Floats, table: Floats, keep: Mask, notices: list[
         )
     if k == 0:
         none = "no alternatives came with the tokens: ask for them (top_logprobs=20), or use 'token_logprob'"
-        withheld = dict.fromkeys(("top_k", "neg_entropy"), notices[-1] if most else none)
+        withheld = dict.fromkeys(
+            ("top_k", "neg_entropy"), notices[-1] if most else none
+        )
     elif k == 1:
-        withheld = {"neg_entropy": "one alternative per token has no entropy: ask for more (top_logprobs=20)"}
+        withheld = {
+            "neg_entropy": "one alternative per token has no entropy: ask for more (top_logprobs=20)"
+        }
     keep &= counts >= k
     alternatives = table[keep, :k]
     below = alternatives <= FLOOR
@@ -316,9 +403,13 @@ def _trim_alternatives(chosen: Floats, table: Floats, keep: Mask, notices: list[
         withheld["top_k"] = _TRUNCATED
         notices.append(f"no 'top_k' signal: {_TRUNCATED}")
     elif below.any():
-        notices.append(f"alternatives of {FLOOR:g} and less (-9999.0, -inf) are taken as {FLOOR:g}")
+        notices.append(
+            f"alternatives of {FLOOR:g} and less (-9999.0, -inf) are taken as {FLOOR:g}"
+        )
     places = np.flatnonzero(keep)
-    return TokenLogprobs(chosen[keep], np.maximum(alternatives, FLOOR), places, tuple(notices), withheld)
+    return TokenLogprobs(
+        chosen[keep], np.maximum(alternatives, FLOOR), places, tuple(notices), withheld
+    )
 
 
 def _check_spelling(tokens: Sequence[Token], text: str) -> None:
@@ -331,7 +422,11 @@ def _check_spelling(tokens: Sequence[Token], text: str) -> None:
             "bytes; a confidence in part of a response says nothing of the rest"
         )
     pieces = [token.spelled for token in tokens if token.spelled is not None]
-    if text and len(pieces) == len(tokens) and not _could_spell(spelled := b"".join(pieces), text):
+    if (
+        text
+        and len(pieces) == len(tokens)
+        and not _could_spell(spelled := b"".join(pieces), text)
+    ):
         raise LogprobsUnavailable(
             f"the log-probabilities are of another text than the response: their tokens spell "
             f"{spelled.decode(errors='replace')[:40]!r}, the response is {text[:40]!r}"
@@ -341,9 +436,10 @@ def _check_spelling(tokens: Sequence[Token], text: str) -> None:
 def _could_spell(spelled: bytes, text: str) -> bool:
     """Whether tokens may be those of a text, by its ASCII letters and digits.
 
-    Tokens may hold more, such as reasoning, and a text may have been tidied up, so that half of its letters in runs of
-    five are enough. Tokens that do not say what they spell, such as ids, parts of characters and the alphabet of
-    byte-level vocabularies, are no evidence.
+    Tokens may hold more, such as reasoning, and a text may have been tidied up, so that
+    half of its letters in runs of five are enough. Tokens that do not say what they
+    spell, such as ids, parts of characters and the alphabet of byte-level vocabularies,
+    are no evidence.
     """
     held = spelled.decode("utf-8", "replace")
     if held.startswith("token_id:") or "\ufffd" in held:
@@ -356,27 +452,36 @@ def _could_spell(spelled: bytes, text: str) -> bool:
 
 
 def _as_arrays(tokens: Sequence[Token]) -> tuple[Floats, Floats]:
-    """The tokens' values, shape (T,), and their alternatives', shape (T, widest), descending; NaN where none is.
+    """The tokens' values, shape (T,), and their alternatives', shape (T, widest),
+    descending; NaN where none is.
 
     Raises:
         LogprobsUnavailable: a value is above zero, and so no log-probability.
     """
     chosen = np.array([_as_float(token.logprob) for token in tokens])
-    table = np.full((len(tokens), max(len(token.alternatives) for token in tokens)), np.nan)
+    table = np.full(
+        (len(tokens), max(len(token.alternatives) for token in tokens)), np.nan
+    )
     for row, token in zip(table, tokens, strict=True):
         plain = set(map(type, token.alternatives)) == {float}
-        row[: len(token.alternatives)] = token.alternatives if plain else list(map(_as_float, token.alternatives))
+        row[: len(token.alternatives)] = (
+            token.alternatives if plain else list(map(_as_float, token.alternatives))
+        )
     values = np.concatenate((chosen, table.ravel()))
     above = values[values > _ROUNDING]
     if above.size:
         is_probability = np.nanmin(values) >= 0 and np.nanmax(values) <= 1
         hint = "; these look like probabilities" if is_probability else ""
-        raise LogprobsUnavailable(f"the server returned {above[0]:g} as a log-probability, which is none{hint}")
+        raise LogprobsUnavailable(
+            f"the server returned {above[0]:g} as a log-probability, which is none{hint}"
+        )
     return np.minimum(chosen, 0), np.minimum(-np.sort(-table, axis=1), 0)
 
 
 def _as_float(value: Any) -> float:
-    """A float of what JSON gives for a number (some encoders write "NaN" as a string); NaN of anything else."""
+    """A float of what JSON gives for a number (some encoders write "NaN" as a string);
+    NaN of anything else.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float | str | np.number):
         return float("nan")
     try:
@@ -392,39 +497,66 @@ def _screen_tokens(chosen: Floats, table: Floats) -> tuple[Mask, list[str]]:
         LogprobsUnavailable: more than one in ten cannot.
     """
     counts = np.count_nonzero(~np.isnan(table), axis=1)
-    # Beside tokens with alternatives, a zero without one below it stands for no value. If only one alternative was
-    # asked for, it is the certain token itself.
-    blank = (chosen == 0) & ~(table < 0).any(axis=1) & ((counts < counts.max()) | (counts.max() > 1))
+    # Beside tokens with alternatives, a zero without one below it stands for no value.
+    # If only one alternative was asked for, it is the certain token itself.
+    blank = (
+        (chosen == 0)
+        & ~(table < 0).any(axis=1)
+        & ((counts < counts.max()) | (counts.max() > 1))
+    )
     keep, notices = np.ones(len(chosen), dtype=bool), []
     for odd, what in (
         (np.isnan(chosen), "carry no log-probability (null or NaN)"),
-        (chosen <= FLOOR, f"have a log-probability that no generated token can have ({FLOOR:g} or less, as -9999.0)"),
-        (blank & (len(chosen) > 1), f"are certain (0.0) without an alternative that is not; {_SPECULATIVE}"),
-        (_sums_above_one(chosen, table), "have alternatives whose probabilities sum to more than 1"),
+        (
+            chosen <= FLOOR,
+            f"have a log-probability that no generated token can have ({FLOOR:g} or less, as -9999.0)",
+        ),
+        (
+            blank & (len(chosen) > 1),
+            f"are certain (0.0) without an alternative that is not; {_SPECULATIVE}",
+        ),
+        (
+            _sums_above_one(chosen, table),
+            "have alternatives whose probabilities sum to more than 1",
+        ),
     ):
         odd = odd & keep  # of those that are believed so far
         keep &= ~odd
         if len(keep) - np.count_nonzero(keep) > _MAX_ODD_SHARE * len(keep):
-            raise LogprobsUnavailable(f"{np.count_nonzero(odd)} of {len(keep)} tokens {what}")
+            raise LogprobsUnavailable(
+                f"{np.count_nonzero(odd)} of {len(keep)} tokens {what}"
+            )
         if odd.any():
             notices.append(f"some tokens {what}; they are left out of the confidence")
     return keep, notices
 
 
 def _sums_above_one(chosen: Floats, table: Floats) -> Mask:
-    """Positions at which the alternatives, and the chosen token if it is none of them, sum to more than 1."""
+    """Positions at which the alternatives, and the chosen token if it is none of them,
+    sum to more than 1.
+    """
     table, chosen = np.maximum(table, FLOOR), np.maximum(chosen, FLOOR)  # NaN stays
     outside = ~(np.abs(table - chosen[:, None]) <= _ROUNDING).any(axis=1)
-    total = np.nansum(np.exp(table), axis=1) + np.where(outside & ~np.isnan(chosen), np.exp(chosen), 0)
+    total = np.nansum(np.exp(table), axis=1) + np.where(
+        outside & ~np.isnan(chosen), np.exp(chosen), 0
+    )
     above: Mask = total > _MAX_SUM
     return above
 
 
 def _refuse_all_zeros(chosen: Floats, table: Floats) -> None:
-    """Refuse a certainty about every token, or every token but the first, that no alternative speaks against.
+    """Refuse a certainty about every token, or every token but the first, that no
+    alternative speaks against.
 
-    One that is too unlikely to report does not: it is all that truncation to one token leaves.
+    One that is too unlikely to report does not: it is all that truncation to one token
+    leaves.
     """
     rest = slice(1, None) if len(chosen) > 3 else slice(None)
-    if len(chosen) > 1 and not chosen[rest].any() and not ((table[rest] < 0) & (table[rest] > FLOOR)).any():
-        raise LogprobsUnavailable(f"every token logprob is exactly 0.0, which no model returns; {_SPECULATIVE}")
+    if (
+        len(chosen) > 1
+        and not chosen[rest].any()
+        and not ((table[rest] < 0) & (table[rest] > FLOOR)).any()
+    ):
+        raise LogprobsUnavailable(
+            f"every token logprob is exactly 0.0, which no model returns; {_SPECULATIVE}"
+        )

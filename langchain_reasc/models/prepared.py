@@ -1,6 +1,8 @@
-"""Prepare a chat model for sampling: unwrap its bindings, ask for logprobs, make it safe to call in parallel.
+"""Prepare a chat model for sampling: unwrap its bindings, ask for logprobs, make it
+safe to call in parallel.
 
-Safe means that each response is a fresh one, comes alone, and has the log-probabilities that the decision reads.
+Safe means that each response is a fresh one, comes alone, and has the log-probabilities
+that the decision reads.
 """
 
 import logging
@@ -32,10 +34,19 @@ from langchain_reasc.complaints import findings
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
 from langchain_reasc.models.contract import ParallelSampler
 from langchain_reasc.models.integrations import is_known
-from langchain_reasc.models.refusal import LOGPROBS_REQUEST, SERVER_MEMORY, LogprobsRequest, logprobs_memory
+from langchain_reasc.models.refusal import (
+    LOGPROBS_REQUEST,
+    SERVER_MEMORY,
+    LogprobsRequest,
+    logprobs_memory,
+)
 from langchain_reasc.models.settings import NEUTRAL, share_a_client
 from langchain_reasc.models.stated import ask_for_confidence
-from langchain_reasc.models.thinking import must_think, without_thinking, without_thinking_setting
+from langchain_reasc.models.thinking import (
+    must_think,
+    without_thinking,
+    without_thinking_setting,
+)
 from langchain_reasc.models.usage import estimated_prompt
 from langchain_reasc.models.wrappers import (
     PASSED_THROUGH,
@@ -53,16 +64,21 @@ from langchain_reasc.models.wrappers import (
 logger = logging.getLogger(__name__)
 
 ModelOrName = Runnable[LanguageModelInput, Any] | str
-"""A chat model, or its name as LangChain's ``init_chat_model`` takes it: ``"openai:gpt-4o-mini"``."""
+"""A chat model, or its name as LangChain's ``init_chat_model`` takes it:
+``"openai:gpt-4o-mini"``.
+"""
 _GREEDY: Final = 1e-6  # ChatGroq turns a temperature of 0 into 1e-8
 _MIXED_SEEDS: Final = (
-    "the seed is the same for every sample, since models that fall back on one another name it differently"
+    "the seed is the same for every sample, since models that fall back on one another "
+    "name it differently"
 )
 _NOT_THINKING: Final = (
-    "thinking was switched off for this step: while the model thinks, its server refuses tool calls without thoughts, "
-    "such as another model's"
+    "thinking was switched off for this step: while the model thinks, its server "
+    "refuses tool calls without thoughts, such as another model's"
 )
-_REGISTER: Final = "if it returns some, say so with langchain_reasc.register_integration"
+_REGISTER: Final = (
+    "if it returns some, say so with langchain_reasc.register_integration"
+)
 
 
 @dataclass(frozen=True)
@@ -70,23 +86,29 @@ class PreparedModel:
     """A model with the arguments and the config bound to it.
 
     Attributes:
-        model: a chat model, or any Runnable that returns an ``AIMessage`` (it is then invoked, and cannot be cut off in
-            the middle).
+        model: a chat model, or any Runnable that returns an ``AIMessage`` (it is then
+            invoked, and cannot be cut off in the middle).
         kwargs: the arguments of every call.
         config: the config of every call.
-        notices: what the caller should know of the model: what makes its samples the same, what was switched off.
+        notices: what the caller should know of the model: what makes its samples the
+            same, what was switched off.
         no_logprobs: why no confidence can be had from it, if that is known beforehand.
-        not_requested: why no logprobs were requested of it, although they are read and it is not known to have none.
-        keep_logprobs: whether the user asked for logprobs, and so finds them in the winning message.
-        per_config: what it is under a call's config, if that decides; ``model`` is then what it is without one, and the
-            rest is known once it is :meth:`resolved`.
+        not_requested: why no logprobs were requested of it, although they are read and
+            it is not known to have none.
+        keep_logprobs: whether the user asked for logprobs, and so finds them in the
+            winning message.
+        per_config: what it is under a call's config, if that decides; ``model`` is then
+            what it is without one, and the rest is known once it is :meth:`resolved`.
         later: the arguments that were bound once it was prepared.
         quiet: whether its calls reach no handler, because one run around them all does.
-        ask_confidence: whether it is asked to state how confident it is, see :mod:`langchain_reasc.models.stated`.
-        origin: the user's model, of which this is a copy; of one inside wrappers, that one.
-        classes: tool -> the class by which it validates its arguments, where ``kwargs`` has its JSON schema alone.
-        prepare_live: prepares the same model for a response that is passed on while it comes, given whether its
-            confidence is read; None if no response can be.
+        ask_confidence: whether it is asked to state how confident it is, see
+            :mod:`langchain_reasc.models.stated`.
+        origin: the user's model, of which this is a copy; of one inside wrappers, that
+            one.
+        classes: tool -> the class by which it validates its arguments, where ``kwargs``
+            has its JSON schema alone.
+        prepare_live: prepares the same model for a response that is passed on while it
+            comes, given whether its confidence is read; None if no response can be.
     """
 
     model: Runnable[LanguageModelInput, Any]
@@ -104,11 +126,15 @@ class PreparedModel:
     classes: Mapping[str, type] = field(default_factory=dict)
     prepare_live: "Callable[[bool], PreparedModel] | None" = None
 
-    def resolved(self, config: RunnableConfig, kwargs: Mapping[str, Any] | None = None) -> "PreparedModel":
-        """Return the model as it is under a call's config, with further arguments of the call.
+    def resolved(
+        self, config: RunnableConfig, kwargs: Mapping[str, Any] | None = None
+    ) -> "PreparedModel":
+        """Return the model as it is under a call's config, with further arguments of
+        the call.
 
-        It is the same for every config, unless ``configurable_fields``, ``configurable_alternatives`` or
-        ``init_chat_model`` leave something to it. The last few are kept, since each has a client, or a loaded file.
+        It is the same for every config, unless ``configurable_fields``,
+        ``configurable_alternatives`` or ``init_chat_model`` leave something to it. The
+        last few are kept, since each has a client, or a loaded file.
 
         Raises:
             ConfigurationError: there is no such model.
@@ -120,14 +146,28 @@ class PreparedModel:
         return chosen._bound_to(kwargs) if kwargs else chosen
 
     def live_model(self, *, read: bool) -> "PreparedModel | None":
-        """Return the model for a response that is passed on while it comes, its confidence ``read`` or not; or None."""
-        return None if self.prepare_live is None else self.prepare_live(read)._bound_to(self.later)
+        """Return the model for a response that is passed on while it comes, its
+        confidence ``read`` or not; or None.
+        """
+        return (
+            None
+            if self.prepare_live is None
+            else self.prepare_live(read)._bound_to(self.later)
+        )
 
     def _bound_to(self, kwargs: Mapping[str, Any]) -> "PreparedModel":
         every = {**self.kwargs, **kwargs}
-        notices = dict.fromkeys([*self.notices, *_notices(list(leaves(self.model, every)), logprobs=False)])
+        notices = dict.fromkeys(
+            [*self.notices, *_notices(list(leaves(self.model, every)), logprobs=False)]
+        )
         keep = self.keep_logprobs or bool(kwargs.get("logprobs"))
-        return replace(self, kwargs=_without_n(every), notices=tuple(notices), keep_logprobs=keep, later=kwargs)
+        return replace(
+            self,
+            kwargs=_without_n(every),
+            notices=tuple(notices),
+            keep_logprobs=keep,
+            later=kwargs,
+        )
 
     @cached_property
     def _leaves(self) -> Sequence[Leaf]:
@@ -139,13 +179,21 @@ class PreparedModel:
         return [name for leaf in self._leaves if (name := name_of_model(leaf.model))]
 
     def shares_client_with(self, other: "PreparedModel") -> bool:
-        """Return whether another model takes the settings that were written for this one."""
+        """Return whether another model takes the settings that were written for this
+        one.
+        """
         return share_a_client(self._leaves, other._leaves)
 
-    def settings_for(self, other: "PreparedModel", settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings of a call, which were written for this model, that another model understands."""
+    def settings_for(
+        self, other: "PreparedModel", settings: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the settings of a call, which were written for this model, that
+        another model understands.
+        """
         shared = self.shares_client_with(other)
-        return {name: value for name, value in settings.items() if shared or name in NEUTRAL}
+        return {
+            name: value for name, value in settings.items() if shared or name in NEUTRAL
+        }
 
     @property
     def must_think(self) -> bool:
@@ -161,27 +209,49 @@ class PreparedModel:
             kwargs=without_thinking_setting(self.kwargs),
             later=without_thinking_setting(self.later),
             notices=(*self.notices, _NOT_THINKING),
-            prepare_live=prepare_live and (lambda read: prepare_live(read).without_thinking()),
+            prepare_live=prepare_live
+            and (lambda read: prepare_live(read).without_thinking()),
         )
 
     @property
     def signals(self) -> tuple[str, ...] | None:
-        """The token signals that the model gives, those of most use first; None if that is not known."""
-        if self.per_config or not self._leaves or not all(is_known(leaf.model) for leaf in self._leaves):
+        """The token signals that the model gives, those of most use first; None if that
+        is not known.
+        """
+        if (
+            self.per_config
+            or not self._leaves
+            or not all(is_known(leaf.model) for leaf in self._leaves)
+        ):
             return None
         first, *others = map(_signals, self._leaves)
         return tuple(name for name in first if all(name in other for other in others))
 
     @cached_property
     def schemas(self) -> dict[str, Schema] | None:
-        """Tool -> schema of its arguments, of the tools that are bound; None if none are, as far as can be seen."""
+        """Tool -> schema of its arguments, of the tools that are bound; None if none
+        are, as far as can be seen.
+        """
         tools = self.kwargs.get("tools")
-        return {name: self.classes.get(name, one) for name, one in schemas_of(tools).items()} if tools else None
+        return (
+            {
+                name: self.classes.get(name, one)
+                for name, one in schemas_of(tools).items()
+            }
+            if tools
+            else None
+        )
 
     @property
     def runs_functions(self) -> bool:
-        """Whether arguments of tools are validated by functions of the user's, which may take long."""
-        return any(runs_functions(schema) for schema in (self.schemas or {}).values() if isinstance(schema, type))
+        """Whether arguments of tools are validated by functions of the user's, which
+        may take long.
+        """
+        return any(
+            runs_functions(schema)
+            for schema in (self.schemas or {}).values()
+            if isinstance(schema, type)
+        )
 
     @cached_property
     def text_schema(self) -> Schema | None:
@@ -196,12 +266,22 @@ class PreparedModel:
     @cached_property
     def names_end(self) -> bool:
         """Whether each stream of it ends with a reason; one without was broken off."""
-        return isinstance(self.model, BaseChatModel) and self._leaves[0].integration.names_end
+        return (
+            isinstance(self.model, BaseChatModel)
+            and self._leaves[0].integration.names_end
+        )
 
     @cached_property
     def sampler(self) -> ParallelSampler | None:
-        """The model, if it samples in parallel itself; one with fallbacks only looks like its first model."""
-        return self.model if isinstance(self.model, BaseChatModel) and isinstance(self.model, ParallelSampler) else None
+        """The model, if it samples in parallel itself; one with fallbacks only looks
+        like its first model.
+        """
+        return (
+            self.model
+            if isinstance(self.model, BaseChatModel)
+            and isinstance(self.model, ParallelSampler)
+            else None
+        )
 
     def prompt(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return a prompt with the request to state a confidence, if that is asked for."""
@@ -212,33 +292,54 @@ class PreparedModel:
         )
 
     def prompt_tokens(self, messages: Sequence[BaseMessage]) -> int:
-        """Return about how many tokens a prompt has, with the tools of the model that is called first."""
-        return estimated_prompt(self.prompt(messages), self._leaves[0].arguments if self._leaves else self.kwargs)
+        """Return about how many tokens a prompt has, with the tools of the model that
+        is called first.
+        """
+        return estimated_prompt(
+            self.prompt(messages),
+            self._leaves[0].arguments if self._leaves else self.kwargs,
+        )
 
     @cached_property
     def _seed(self) -> int | None:
         """The seed that is set, if it can be moved on.
 
-        Models that fall back on one another must call it the same, since they get the same arguments.
+        Models that fall back on one another must call it the same, since they get the
+        same arguments.
         """
-        names = {leaf.integration.seed if leaf.reached else None for leaf in self._leaves}
+        names = {
+            leaf.integration.seed if leaf.reached else None for leaf in self._leaves
+        }
         seed = self._leaves[0].seed if len(names) == 1 and None not in names else None
         return seed if isinstance(seed, int) else None
 
     def call_kwargs(self, index: int) -> dict[str, Any]:
-        """Return the arguments of sample ``index``: a set seed is moved on, or all samples would be the same."""
+        """Return the arguments of sample ``index``: a set seed is moved on, or all
+        samples would be the same.
+        """
         if self._seed is None:
             return {**self.kwargs}
         first, seed = self._leaves[0], self._seed + index
         move = first.integration.seed
-        return {**self.kwargs, **(move(first.model, first.arguments, seed) if callable(move) else {str(move): seed})}
+        return {
+            **self.kwargs,
+            **(
+                move(first.model, first.arguments, seed)
+                if callable(move)
+                else {str(move): seed}
+            ),
+        }
 
     def call_config(self, config: RunnableConfig, index: int) -> RunnableConfig:
-        """Return the config of sample ``index``. LangGraph shows no tokens of runs tagged ``nostream``."""
+        """Return the config of sample ``index``. LangGraph shows no tokens of runs
+        tagged ``nostream``.
+        """
         above: RunnableConfig = {**config}
         above.pop("run_name", None)
         above.pop("run_id", None)
-        merged = merge_configs(self.config, above, {"tags": ["nostream", f"reasc:sample:{index}"]})
+        merged = merge_configs(
+            self.config, above, {"tags": ["nostream", f"reasc:sample:{index}"]}
+        )
         return {**merged, "callbacks": []} if self.quiet else merged
 
 
@@ -251,26 +352,38 @@ def prepare_model(
     ask_confidence: bool = False,
     **kwargs: Any,
 ) -> PreparedModel:
-    """Unwrap ``model.bind(...)`` and ``model.with_config(...)``, and prepare the chat model inside.
+    """Unwrap ``model.bind(...)`` and ``model.with_config(...)``, and prepare the chat
+    model inside.
 
     Args:
-        model: what the user gave. One that is chosen or set by the config of a call is prepared as it is without one,
-            if it is anything then, and must be :meth:`~PreparedModel.resolved` for each call.
-        logprobs: whether confidences will be read, so that a model which can return logprobs is asked to.
-        required: whether a response without them is of no use; else a server that refuses them is asked without.
+        model: what the user gave. One that is chosen or set by the config of a call is
+            prepared as it is without one, if it is anything then, and must be
+            :meth:`~PreparedModel.resolved` for each call.
+        logprobs: whether confidences will be read, so that a model which can return
+            logprobs is asked to.
+        required: whether a response without them is of no use; else a server that
+            refuses them is asked without.
         quiet: whether its calls reach no handler, the model's own neither.
-        ask_confidence: whether the model is asked to state its confidence in its response.
+        ask_confidence: whether the model is asked to state its confidence in its
+            response.
         **kwargs: further arguments of every call; they win over bound ones.
     """
     model = model_of(model)
-    given: dict[str, Any] = {"quiet": quiet, "ask_confidence": ask_confidence, "origin": _innermost(model)}
+    given: dict[str, Any] = {
+        "quiet": quiet,
+        "ask_confidence": ask_confidence,
+        "origin": _innermost(model),
+    }
     purpose = _Purpose(logprobs, required, quiet)
 
     def prepare(one: AnyRunnable) -> PreparedModel:
         _require_messages(one)
-        # In a context of its own, or callbacks of a run around it would be taken for bound ones.
+        # In a context of its own, or callbacks of a run around it would be taken for
+        # bound ones.
         ready = Context().run(_prepared, one, kwargs, purpose)
-        if not quiet or ask_confidence:  # which is stated in the text, and taken out of it
+        if (
+            not quiet or ask_confidence
+        ):  # which is stated in the text, and taken out of it
             return replace(ready, **given)
 
         @cache
@@ -287,12 +400,18 @@ def prepare_model(
         default = per_config.under({})
     except ConfigurationError:  # only the config of a call says what it is
         default = PreparedModel(model, _without_n(kwargs), **given)
-    return replace(default, notices=(), no_logprobs=None, not_requested=None, per_config=per_config)
+    return replace(
+        default, notices=(), no_logprobs=None, not_requested=None, per_config=per_config
+    )
 
 
-def _prepared(model: AnyRunnable, kwargs: Mapping[str, Any], purpose: "_Purpose") -> PreparedModel:
+def _prepared(
+    model: AnyRunnable, kwargs: Mapping[str, Any], purpose: "_Purpose"
+) -> PreparedModel:
     config: RunnableConfig = {}
-    while isinstance(model, RunnableBinding) and not model.config_factories:  # which hold listeners
+    while (
+        isinstance(model, RunnableBinding) and not model.config_factories
+    ):  # which hold listeners
         kwargs = {**model.kwargs, **kwargs}
         config = merge_configs(model.config, config)
         model = model.bound
@@ -305,27 +424,34 @@ def _prepared(model: AnyRunnable, kwargs: Mapping[str, Any], purpose: "_Purpose"
         _notices(found, logprobs=purpose.logprobs),
         _no_logprobs_reason(found),
         _not_requested_reason(found) if purpose.logprobs else None,
-        any(leaf.integration.logprobs and leaf.given(leaf.integration.logprobs) for leaf in found),
+        any(
+            leaf.integration.logprobs and leaf.given(leaf.integration.logprobs)
+            for leaf in found
+        ),
         quiet=purpose.quiet,
     )
 
 
 def _require_messages(model: AnyRunnable) -> None:
-    """Refuse a model whose output is known not to be messages, such as what ``with_structured_output`` returns.
+    """Refuse a model whose output is known not to be messages, such as what
+    ``with_structured_output`` returns.
 
     Raises:
         ConfigurationError: says what to write instead.
     """
     if (what := _what_is_given(model)) is not None:
         raise ConfigurationError(
-            f"the model {what}, and ReASC votes on messages: give a chat model, and what parses them comes "
-            "behind the vote, as ReASCRunnable(model=llm).with_structured_output(Schema), or "
+            f"the model {what}, and ReASC votes on messages: give a chat model, and "
+            "what parses them comes behind the vote, as "
+            "ReASCRunnable(model=llm).with_structured_output(Schema), or "
             "ReASCRunnable(model=llm) | parser"
         )
 
 
 def _what_is_given(model: AnyRunnable) -> str | None:
-    """Say what a model, or a step behind it, gives in place of messages; None if it may give messages."""
+    """Say what a model, or a step behind it, gives in place of messages; None if it may
+    give messages.
+    """
     if isinstance(model, BaseChatModel):
         return None
     if isinstance(model, RunnableSequence):
@@ -340,15 +466,19 @@ def _what_is_given(model: AnyRunnable) -> str | None:
         kind = model.OutputType
     except TypeError:  # which cannot be told
         return None
-    is_other = isinstance(kind, type) and kind is not Any and not issubclass(kind, BaseMessage)
+    is_other = (
+        isinstance(kind, type) and kind is not Any and not issubclass(kind, BaseMessage)
+    )
     return f"gives {kind.__name__}" if is_other else None
 
 
 def model_of(given: ModelOrName) -> Runnable[LanguageModelInput, Any]:
-    """Return the model itself; a name makes a new one, with the provider's defaults and API key.
+    """Return the model itself; a name makes a new one, with the provider's defaults and
+    API key.
 
     Raises:
-        ConfigurationError: no provider is known for the name, or the provider refuses it.
+        ConfigurationError: no provider is known for the name, or the provider refuses
+            it.
         MissingExtraError: ``langchain`` is not installed, which knows the names.
         ImportError: the provider's package is not installed; the message names it.
     """
@@ -368,13 +498,14 @@ def model_of(given: ModelOrName) -> Runnable[LanguageModelInput, Any]:
     except ValueError as error:
         why, cause = str(error).partition("\n")[0].rstrip("."), error
     raise ConfigurationError(
-        f"no chat model can be made of the name {given!r} ({why}); write the provider before it, as in "
-        "'openai:gpt-4o-mini', or give the chat model itself"
+        f"no chat model can be made of the name {given!r} ({why}); write the provider "
+        "before it, as in 'openai:gpt-4o-mini', or give the chat model itself"
     ) from cause
 
 
 def to_messages(value: LanguageModelInput) -> list[BaseMessage]:
-    """Return whatever a chat model takes as messages, but for the empty ones of ReASC's that abstained.
+    """Return whatever a chat model takes as messages, but for the empty ones of ReASC's
+    that abstained.
 
     Many providers refuse an empty message of the assistant.
 
@@ -389,9 +520,12 @@ def to_messages(value: LanguageModelInput) -> list[BaseMessage]:
         messages = convert_to_messages(value)
     else:
         raise ConfigurationError(
-            f"the input must be a string, a list of messages or a prompt value, got {type(value).__name__}"
+            "the input must be a string, a list of messages or a prompt value, got "
+            f"{type(value).__name__}"
         )
-    messages = [message for message in messages if message.content or not _abstained(message)]
+    messages = [
+        message for message in messages if message.content or not _abstained(message)
+    ]
     if not messages:
         raise ConfigurationError("the input holds no message")
     return messages
@@ -410,7 +544,8 @@ def _innermost(model: AnyRunnable) -> AnyRunnable:
     return model
 
 
-# Making a model safe to sample ---------------------------------------------------------------------------------------
+# Making a model safe to sample
+# ---------------------------------------------------------------------------------------
 
 
 class _Purpose(NamedTuple):
@@ -418,10 +553,11 @@ class _Purpose(NamedTuple):
 
     Attributes:
         logprobs: whether confidences will be read.
-        required: whether a response without them is of no use; else a server that refuses them is asked without.
+        required: whether a response without them is of no use; else a server that
+            refuses them is asked without.
         quiet: whether the callbacks set on chat models are taken off.
-        live: whether a response is passed on while it comes. Then also a model that samples in parallel in its own way
-            is streamed, and one inside a wrapper.
+        live: whether a response is passed on while it comes. Then also a model that
+            samples in parallel in its own way is streamed, and one inside a wrapper.
     """
 
     logprobs: bool
@@ -431,29 +567,45 @@ class _Purpose(NamedTuple):
 
 
 def _sampleable(
-    model: AnyRunnable, arguments: Mapping[str, Any], purpose: _Purpose, *, whole: bool = False
+    model: AnyRunnable,
+    arguments: Mapping[str, Any],
+    purpose: _Purpose,
+    *,
+    whole: bool = False,
 ) -> tuple[AnyRunnable, dict[str, Any]]:
-    """A copy that can be sampled, and the arguments to add to those of its calls; any other Runnable is left as it is.
+    """A copy that can be sampled, and the arguments to add to those of its calls; any
+    other Runnable is left as it is.
 
-    Responses of a model inside a wrapper are taken ``whole``. LangChain would still stream them inside, where a handler
-    listens for tokens, and complete the arguments of calls cut in half.
+    Responses of a model inside a wrapper are taken ``whole``. LangChain would still
+    stream them inside, where a handler listens for tokens, and complete the arguments
+    of calls cut in half.
     """
     if isinstance(model, BaseChatModel):
         return _sampleable_chat_model(Leaf(model, arguments), purpose, whole=whole)
     sampleable = partial(_sampleable, purpose=purpose, whole=not purpose.live)
     if isinstance(model, RunnableBindingBase):  # a retry, say
         bound, added = sampleable(model.bound, {**model.kwargs, **arguments})
-        return model.model_copy(update={"bound": bound, "kwargs": {**_without_n(model.kwargs), **added}}), {}
+        return model.model_copy(
+            update={"bound": bound, "kwargs": {**_without_n(model.kwargs), **added}}
+        ), {}
     if not (wrapped := wrapped_runnables(model)):
         return model, {}
     given = {} if isinstance(model, RunnableSequence) else arguments
-    each = [sampleable(one, given) for one in wrapped]  # which do not all take the same arguments
-    return rewrap(model, [copy.bind(**added) if added else copy for copy, added in each]), {}
+    each = [
+        sampleable(one, given) for one in wrapped
+    ]  # which do not all take the same arguments
+    return rewrap(
+        model, [copy.bind(**added) if added else copy for copy, added in each]
+    ), {}
 
 
-def _sampleable_chat_model(leaf: Leaf, purpose: _Purpose, *, whole: bool) -> tuple[BaseChatModel, dict[str, Any]]:
+def _sampleable_chat_model(
+    leaf: Leaf, purpose: _Purpose, *, whole: bool
+) -> tuple[BaseChatModel, dict[str, Any]]:
     model, integration = leaf.model, leaf.integration
-    streams = integration.streams and (integration.streams_logprobs or not purpose.logprobs)
+    streams = integration.streams and (
+        integration.streams_logprobs or not purpose.logprobs
+    )
     fields = _safe_fields(leaf, whole=whole or not streams)
     if purpose.quiet:
         fields |= {"callbacks": None, "verbose": False}
@@ -473,9 +625,13 @@ def _sampleable_chat_model(leaf: Leaf, purpose: _Purpose, *, whole: bool) -> tup
 
 
 def _safe_fields(leaf: Leaf, *, whole: bool) -> dict[str, Any]:
-    """The fields to change on a copy of a chat model, so that each response is a fresh one and comes alone."""
+    """The fields to change on a copy of a chat model, so that each response is a fresh
+    one and comes alone.
+    """
     model, n, names = leaf.model, leaf.integration.n, type(leaf.model).model_fields
-    fields: dict[str, Any] = {"cache": False}  # the global cache would return one sample n times
+    fields: dict[str, Any] = {
+        "cache": False
+    }  # the global cache would return one sample n times
     if "stream_usage" in names:
         fields["stream_usage"] = True
     if n and isinstance(getattr(model, n, None), int):
@@ -485,12 +641,17 @@ def _safe_fields(leaf: Leaf, *, whole: bool) -> dict[str, Any]:
         if name in names and held and (kept := _without_n(held)) != held:
             fields[name] = kept
     if whole:
-        fields |= {"disable_streaming": True, **({"streaming": False} if "streaming" in names else {})}
+        fields |= {
+            "disable_streaming": True,
+            **({"streaming": False} if "streaming" in names else {}),
+        }
     return fields
 
 
 def _without_n(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of a call for one response: several in one stream cannot be told apart, nor cut off one by one."""
+    """Arguments of a call for one response: several in one stream cannot be told apart,
+    nor cut off one by one.
+    """
     kept = dict(arguments)
     kept.pop("n", None)
     for name in PASSED_THROUGH:
@@ -500,17 +661,24 @@ def _without_n(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _logprobs_options(leaf: Leaf) -> dict[str, Any]:
-    """What has to be added so that a model returns logprobs, with as many alternatives as it can.
+    """What has to be added so that a model returns logprobs, with as many alternatives
+    as it can.
 
     A number the user chose is kept, and so is ``logprobs=False`` of the call.
     """
     integration = leaf.integration
-    name, top, most = integration.logprobs, integration.top_logprobs, integration.max_top_logprobs
+    name, top, most = (
+        integration.logprobs,
+        integration.top_logprobs,
+        integration.max_top_logprobs,
+    )
     if name is None or leaf.arguments.get(name, True) is False:
         return {}
     given, count = leaf.given(name), leaf.given(top or "top_logprobs")
     if top is None:
-        number = given if isinstance(given, int) and not isinstance(given, bool) else count
+        number = (
+            given if isinstance(given, int) and not isinstance(given, bool) else count
+        )
         return {name: most if number is None else number}
     return ({} if given else {name: True}) | ({} if count is not None else {top: most})
 
@@ -520,55 +688,83 @@ def _logprobs_request(leaf: Leaf, *, required: bool) -> LogprobsRequest | None:
     integration, fields = leaf.integration, type(leaf.model).model_fields
     if integration.logprobs is None:
         return None
-    names = frozenset(name for name in (integration.logprobs, integration.top_logprobs) if name)
-    defaults = {name: fields[name].get_default(call_default_factory=True) for name in names & fields.keys()}
-    return LogprobsRequest(logprobs_memory(leaf.model), names, defaults, required=required)
+    names = frozenset(
+        name for name in (integration.logprobs, integration.top_logprobs) if name
+    )
+    defaults = {
+        name: fields[name].get_default(call_default_factory=True)
+        for name in names & fields.keys()
+    }
+    return LogprobsRequest(
+        logprobs_memory(leaf.model), names, defaults, required=required
+    )
 
 
 def _accepts(model: BaseChatModel, name: str, value: Any) -> bool:
-    """Whether a model has a field for a value: one that says yes or no takes no number in place of yes."""
+    """Whether a model has a field for a value: one that says yes or no takes no number
+    in place of yes.
+    """
     found = type(model).model_fields.get(name)
-    return found is not None and (isinstance(value, bool) or int in (found.annotation, *get_args(found.annotation)))
+    return found is not None and (
+        isinstance(value, bool)
+        or int in (found.annotation, *get_args(found.annotation))
+    )
 
 
-# What the caller should know of how a model was set up ---------------------------------------------------------------
+# What the caller should know of how a model was set up
+# ---------------------------------------------------------------
 
 
 def _notices(found: Sequence[Leaf], *, logprobs: bool) -> tuple[str, ...]:
-    """What makes the samples of a model the same, or its confidence unreadable; each once."""
+    """What makes the samples of a model the same, or its confidence unreadable; each
+    once.
+    """
     notices: list[str] = []
     for leaf in found:
         own, integration = _sampling_notices(leaf), leaf.integration
         if logprobs and integration.no_logprobs:
             own.append(f"no confidence: {integration.no_logprobs}")
         notices += [f"{type(leaf.model).__name__}: {notice}" for notice in own]
-    if any(leaf.seed is not None for leaf in found) and len({leaf.integration.seed for leaf in found}) > 1:
+    if (
+        any(leaf.seed is not None for leaf in found)
+        and len({leaf.integration.seed for leaf in found}) > 1
+    ):
         notices.append(_MIXED_SEEDS)
     return tuple(dict.fromkeys(notices))
 
 
 def _sampling_notices(leaf: Leaf) -> list[str]:
     notices = []
-    for option, least, most in (("temperature", 0, _GREEDY), ("top_p", 0, _GREEDY), ("top_k", 1, 1)):
+    for option, least, most in (
+        ("temperature", 0, _GREEDY),
+        ("top_p", 0, _GREEDY),
+        ("top_k", 1, 1),
+    ):
         value = leaf.given(option)
         if isinstance(value, int | float) and least <= value <= most:
             notices.append(
-                f"{option}={value:g} makes every sample the same, so sampling adds cost and no evidence; sample at a "
-                "temperature of about 0.7"
+                f"{option}={value:g} makes every sample the same, so sampling adds "
+                "cost and no evidence; sample at a temperature of about 0.7"
             )
             _warn_once(leaf.model, notices[-1])
     n = leaf.given(leaf.integration.n) if leaf.integration.n else None
     if isinstance(n, int | float) and n > 1:
-        notices.append(f"n={n:g} was set aside; every sample is a request of its own, so that it can be cut off")
+        notices.append(
+            f"n={n:g} was set aside; every sample is a request of its own, so that it "
+            "can be cut off"
+        )
     if leaf.seed is not None and not leaf.moves_seed:
         notices.append(
-            f"seed={leaf.seed} cannot be moved on from sample to sample, which makes them all the same; leave it out"
+            f"seed={leaf.seed} cannot be moved on from sample to sample, which makes "
+            "them all the same; leave it out"
         )
     return notices
 
 
 def _warn_once(model: BaseChatModel, notice: str) -> None:
-    """Log a warning, unless it was logged of this model, or of the one that it is a copy of."""
+    """Log a warning, unless it was logged of this model, or of the one that it is a
+    copy of.
+    """
     memory = model.__dict__.get(SERVER_MEMORY) or logprobs_memory(model)
     if notice not in memory.warned:
         memory.warned.add(notice)
@@ -576,7 +772,9 @@ def _warn_once(model: BaseChatModel, notice: str) -> None:
 
 
 def _no_logprobs_reason(found: Sequence[Leaf]) -> str | None:
-    """Why no confidence can come from a model, if that is known before anything is paid for."""
+    """Why no confidence can come from a model, if that is known before anything is paid
+    for.
+    """
     why = found[0].integration.no_logprobs if found else None
     if not why or not all(leaf.integration.no_logprobs for leaf in found[1:]):
         return None
@@ -584,12 +782,17 @@ def _no_logprobs_reason(found: Sequence[Leaf]) -> str | None:
 
 
 def _not_requested_reason(found: Sequence[Leaf]) -> str | None:
-    """Why a model is not asked for logprobs, which it might return all the same: nobody knows its class."""
-    if not found or any(leaf.integration.logprobs or is_known(leaf.model) for leaf in found):
+    """Why a model is not asked for logprobs, which it might return all the same: nobody
+    knows its class.
+    """
+    if not found or any(
+        leaf.integration.logprobs or is_known(leaf.model) for leaf in found
+    ):
         return None
     return (
-        f"{type(found[0].model).__name__} was not asked for them, since the class is not known and has no fields named "
-        f"logprobs and top_logprobs; {_REGISTER}, or bind what asks for them"
+        f"{type(found[0].model).__name__} was not asked for them, since the class is "
+        f"not known and has no fields named logprobs and top_logprobs; {_REGISTER}, or "
+        "bind what asks for them"
     )
 
 
@@ -597,4 +800,8 @@ def _signals(leaf: Leaf) -> tuple[str, ...]:
     own = getattr(leaf.model, "signals", None)
     if isinstance(own, Sequence) and own:  # a model of ours, which computes them itself
         return tuple(map(str, own))
-    return () if leaf.integration.logprobs is None else ("top_k", "token_logprob", "neg_entropy")
+    return (
+        ()
+        if leaf.integration.logprobs is None
+        else ("top_k", "token_logprob", "neg_entropy")
+    )

@@ -1,11 +1,20 @@
-"""Repeat a request without logprobs, or unstreamed, where a server refuses that, and remember the refusal."""
+"""Repeat a request without logprobs, or unstreamed, where a server refuses that, and
+remember the refusal.
+"""
 
 import json
 import logging
 import re
 import threading
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+)
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -19,36 +28,54 @@ from langchain_reasc.threads import each, result_of
 
 T = TypeVar("T")
 LOGPROBS_REQUEST: Final = "_logprobs_request"
-"""The attribute of a copy that is prepared to be sampled, with how it asks for logprobs; None if it does not ask."""
+"""The attribute of a copy that is prepared to be sampled, with how it asks for
+logprobs; None if it does not ask.
+"""
 SERVER_MEMORY: Final = "_server_memory"
 """The attribute of the same copy with what is known of its server."""
 logger = logging.getLogger(__name__)
 
-_REFUSING: Final = (400, 403, 404, 405, 422, 500, 501)  # and no status at all, as of errors with status 200
-_LOGPROBS: Final = re.compile(r"log[\s_-]?prob|the requested parameters", re.IGNORECASE)  # the second is OpenRouter's
+_REFUSING: Final = (
+    400,
+    403,
+    404,
+    405,
+    422,
+    500,
+    501,
+)  # and no status at all, as of errors with status 200
+_LOGPROBS: Final = re.compile(
+    r"log[\s_-]?prob|the requested parameters", re.IGNORECASE
+)  # the second is OpenRouter's
 _STREAM: Final = re.compile(r"\bstream(?:ing|ed)?\b", re.IGNORECASE)
 _UNSUPPORTED: Final = re.compile(
     r"support|unknown|unrecogni[sz]|unexpected|extra|invalid|permitted|allowed|available|enabled|disabled|implement"
     r"|cannot|can't|could not|not |n't|must|only|max|greater|exceed|less|remove|no endpoints",
     re.IGNORECASE,
 )
-_ECHO: Final = re.compile(r"""["']?\b(?:input|body|request|ctx)["']?\s*[:=]\s*\{.*?\}""", re.DOTALL)
+_ECHO: Final = re.compile(
+    r"""["']?\b(?:input|body|request|ctx)["']?\s*[:=]\s*\{.*?\}""", re.DOTALL
+)
 _LONGEST: Final = 240  # characters of a server's message
 _MOST_SHAPES: Final = 256  # of requests: their models may be named by strangers
-_remembering = threading.Lock()  # samples of many threads hear of it at once; none in the memory, which is pickled
+_remembering = (
+    threading.Lock()
+)  # samples of many threads hear of it at once; none in the memory, which is pickled
 
 
 @dataclass
 class LogprobsMemory:
     """What is known of a chat model's server, shared by all that sample the model.
 
-    A server may refuse logprobs for one model and not for another, beside tools or in streams only. So :meth:`of_shape`
-    gives the memory of requests alike. Its methods make a request by a function of one argument: whether to ask for
-    logprobs.
+    A server may refuse logprobs for one model and not for another, beside tools or in
+    streams only. So :meth:`of_shape` gives the memory of requests alike. Its methods
+    make a request by a function of one argument: whether to ask for logprobs.
 
     Attributes:
-        refused: why it refused a request for logprobs, in its words; None if it never did.
-        accepted: whether it ever took one. Of several servers behind an address some may refuse, and are asked again.
+        refused: why it refused a request for logprobs, in its words; None if it never
+            did.
+        accepted: whether it ever took one. Of several servers behind an address some
+            may refuse, and are asked again.
         shapes: hash of a shape of requests -> its memory; the last ones are kept.
         unstreamed: model -> why the server refused to stream it, in its words.
         warned: what was logged of the model.
@@ -60,23 +87,36 @@ class LogprobsMemory:
     unstreamed: dict[str, str] = field(default_factory=dict)
     warned: set[str] = field(default_factory=set)
 
-    def of_shape(self, request: Mapping[str, Any], *, streamed: bool) -> "LogprobsMemory":
-        """Return what is known of requests for this model, in a stream or whole, with tools and structure or without.
+    def of_shape(
+        self, request: Mapping[str, Any], *, streamed: bool
+    ) -> "LogprobsMemory":
+        """Return what is known of requests for this model, in a stream or whole, with
+        tools and structure or without.
 
         ``request`` has its fields, or the arguments of the call that makes it.
         """
         named = (str(request.get(name)) for name in ("model", "reasoning_effort"))
-        shape = hash((*named, *(bool(request.get(name)) for name in ("tools", "response_format")), streamed))
+        shape = hash(
+            (
+                *named,
+                *(bool(request.get(name)) for name in ("tools", "response_format")),
+                streamed,
+            )
+        )
         with _remembering:
             memory = self.shapes[shape] = self.shapes.pop(shape, LogprobsMemory())
             if len(self.shapes) > _MOST_SHAPES:
                 del self.shapes[next(iter(self.shapes))]
         return memory
 
-    async def agenerate(self, request: Callable[[bool], Awaitable[T] | T], *, required: bool = False) -> T:
-        """Return a response in one piece, a ``ChatResult``; or what it will be read from.
+    async def agenerate(
+        self, request: Callable[[bool], Awaitable[T] | T], *, required: bool = False
+    ) -> T:
+        """Return a response in one piece, a ``ChatResult``; or what it will be read
+        from.
 
-        ``request`` makes the request, with logprobs or without; ``required`` says that a response without is of no use.
+        ``request`` makes the request, with logprobs or without; ``required`` says that
+        a response without is of no use.
 
         Raises:
             LogprobsUnavailable: the server refuses logprobs, and they are required.
@@ -89,9 +129,14 @@ class LogprobsMemory:
             return await anext(results)
 
     async def astream(
-        self, request: Callable[[bool], Iterator[T] | AsyncIterator[T]], *, required: bool = False
+        self,
+        request: Callable[[bool], Iterator[T] | AsyncIterator[T]],
+        *,
+        required: bool = False,
     ) -> AsyncGenerator[T]:
-        """Yield the chunks of a response, with the arguments and errors of :meth:`agenerate`."""
+        """Yield the chunks of a response, with the arguments and errors of
+        :meth:`agenerate`.
+        """
         reason = None if self.accepted else self.refused
         if required and reason:
             raise _unavailable(reason)
@@ -115,11 +160,15 @@ class LogprobsMemory:
                 return
 
     async def streamed(
-        self, request: Callable[[bool], Iterator[T] | AsyncIterator[T]], model: str | None
+        self,
+        request: Callable[[bool], Iterator[T] | AsyncIterator[T]],
+        model: str | None,
     ) -> AsyncGenerator[T]:
-        """Yield what comes of a response; where the server refuses to stream the model, of one taken whole.
+        """Yield what comes of a response; where the server refuses to stream the model,
+        of one taken whole.
 
-        ``request`` makes the request, streamed or not. ``model`` is None for the server's own.
+        ``request`` makes the request, streamed or not. ``model`` is None for the
+        server's own.
         """
         reason, begun, name, known = None, False, str(model), self.unstreamed
         if name not in known:
@@ -130,35 +179,62 @@ class LogprobsMemory:
                         yield item
                     return
                 except Exception as error:
-                    # "logprobs is not supported with tools + stream" is about the logprobs of that request alone.
-                    if begun or refusal_reason(error) or (reason := refusal_reason(error, _STREAM)) is None:
+                    # "logprobs is not supported with tools + stream" is about the
+                    # logprobs of that request alone.
+                    if (
+                        begun
+                        or refusal_reason(error)
+                        or (reason := refusal_reason(error, _STREAM)) is None
+                    ):
                         raise
         async with aclosing(each(request(False))) as items:
             async for item in items:
-                if reason and len(known) < _MOST_SHAPES and known.setdefault(name, reason) is reason:
-                    logger.warning("responses are taken whole, since the server refuses to stream them: %s", reason)
+                if (
+                    reason
+                    and len(known) < _MOST_SHAPES
+                    and known.setdefault(name, reason) is reason
+                ):
+                    logger.warning(
+                        (
+                            "responses are taken whole, since the server refuses to "
+                            "stream them: %s"
+                        ),
+                        reason,
+                    )
                 reason = None
                 yield item
 
     def _note(self, result: Any, reason: str | None) -> None:
-        """Remember whether the server gave logprobs, and mark a response that was requested without them.
+        """Remember whether the server gave logprobs, and mark a response that was
+        requested without them.
 
         Args:
             result: the response, or the first chunk of it.
-            reason: why it was requested without logprobs; None if it was requested with them.
+            reason: why it was requested without logprobs; None if it was requested with
+                them.
         """
         generations = result.generations if isinstance(result, ChatResult) else [result]
-        messages = [one.message for one in generations if isinstance(one, ChatGeneration)]
+        messages = [
+            one.message for one in generations if isinstance(one, ChatGeneration)
+        ]
         if reason is None:
-            marked = any(LOGPROBS_REFUSED in message.response_metadata for message in messages)
+            marked = any(
+                LOGPROBS_REFUSED in message.response_metadata for message in messages
+            )
             self.accepted = self.accepted or not marked
             return
         with _remembering:
             known, self.refused = self.refused, reason
         if known is None:
-            logger.warning("the model is asked without logprobs, which its server refuses: %s", reason)
+            logger.warning(
+                "the model is asked without logprobs, which its server refuses: %s",
+                reason,
+            )
         for message in messages:
-            message.response_metadata = {**message.response_metadata, LOGPROBS_REFUSED: reason}
+            message.response_metadata = {
+                **message.response_metadata,
+                LOGPROBS_REFUSED: reason,
+            }
 
 
 @dataclass(frozen=True)
@@ -178,11 +254,19 @@ class LogprobsRequest:
     required: bool = False
 
     def respond(
-        self, model: BaseChatModel, name: str, original: Callable[..., Any], messages: Any, *args: Any, **kwargs: Any
+        self,
+        model: BaseChatModel,
+        name: str,
+        original: Callable[..., Any],
+        messages: Any,
+        *args: Any,
+        **kwargs: Any,
     ) -> Any:
-        """Call a model's own ``_stream``, ``_generate`` or asynchronous twin, and again after a refusal.
+        """Call a model's own ``_stream``, ``_generate`` or asynchronous twin, and again
+        after a refusal.
 
-        The result is a coroutine or an asynchronous generator, which waits for an event loop only if the method does.
+        The result is a coroutine or an asynchronous generator, which waits for an event
+        loop only if the method does.
 
         Args:
             model: a copy that asks for logprobs.
@@ -196,7 +280,9 @@ class LogprobsRequest:
         def request(with_logprobs: bool) -> Any:
             if with_logprobs:
                 return original(model, messages, *args, **kwargs)
-            kept = {key: value for key, value in kwargs.items() if key not in self.names}
+            kept = {
+                key: value for key, value in kwargs.items() if key not in self.names
+            }
             bare = model.model_copy(update=self.fields)
             for method in ("_stream", "_astream", "_generate", "_agenerate"):
                 bare.__dict__.pop(method, None)  # back to those of its class
@@ -204,14 +290,18 @@ class LogprobsRequest:
 
         streamed = "stream" in name
         memory = self.memory.of_shape(kwargs, streamed=streamed)
-        return (memory.astream if streamed else memory.agenerate)(request, required=self.required)
+        return (memory.astream if streamed else memory.agenerate)(
+            request, required=self.required
+        )
 
 
 _memories: dict[int, LogprobsMemory] = {}
 
 
 def logprobs_memory(model: BaseChatModel) -> LogprobsMemory:
-    """Return what is known of this model, the user's own object, for as long as it lives."""
+    """Return what is known of this model, the user's own object, for as long as it
+    lives.
+    """
     memory = _memories.get(id(model))
     if memory is None:
         memory = _memories.setdefault(id(model), LogprobsMemory())
@@ -220,13 +310,19 @@ def logprobs_memory(model: BaseChatModel) -> LogprobsMemory:
 
 
 def refusal_reason(error: Exception, of: re.Pattern[str] = _LOGPROBS) -> str | None:
-    """Return the words in which a server refuses logprobs, or to stream; None if the error is about something else.
+    """Return the words in which a server refuses logprobs, or to stream; None if the
+    error is about something else.
 
-    Servers say it in many ways: OpenAI by ``param``, those built on pydantic by the place of the field, the others in a
-    sentence that names it. A server that repeats the request in its error names it as well, and is not misread.
+    Servers say it in many ways: OpenAI by ``param``, those built on pydantic by the
+    place of the field, the others in a sentence that names it. A server that repeats
+    the request in its error names it as well, and is not misread.
     """
-    status = getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
-    if (status is not None and status not in _REFUSING) or (of is _STREAM and status in (None, 500)):
+    status = getattr(error, "status_code", None) or getattr(
+        getattr(error, "response", None), "status_code", None
+    )
+    if (status is not None and status not in _REFUSING) or (
+        of is _STREAM and status in (None, 500)
+    ):
         return None
     body = getattr(error, "body", None)
     fields = body if isinstance(body, dict) else {}
@@ -240,13 +336,21 @@ def refusal_reason(error: Exception, of: re.Pattern[str] = _LOGPROBS) -> str | N
 
 
 def _fields_on(what: re.Pattern[str], detail: list[Any]) -> str:
-    """What pydantic says of the fields of a request so named; empty if it found fault with others."""
-    named = [one for one in detail if isinstance(one, dict) and what.search(str(one.get("loc")))]
+    """What pydantic says of the fields of a request so named; empty if it found fault
+    with others.
+    """
+    named = [
+        one
+        for one in detail
+        if isinstance(one, dict) and what.search(str(one.get("loc")))
+    ]
     return "; ".join(f"{one.get('msg')}: {one['loc']}" for one in named)
 
 
 def _sentence_on(what: re.Pattern[str], error: Exception, answer: Any) -> str:
-    """What the body or the text of an error says of it; empty if the error is about something else."""
+    """What the body or the text of an error says of it; empty if the error is about
+    something else.
+    """
     param = answer.get("param") if isinstance(answer, dict) else None
     if isinstance(param, str) and param and not what.search(param):
         return ""
@@ -262,6 +366,7 @@ def _sentence_on(what: re.Pattern[str], error: Exception, answer: Any) -> str:
 
 def _unavailable(reason: str) -> LogprobsUnavailable:
     return LogprobsUnavailable(
-        f"the model's server refuses logprobs: {reason}; let the model state its confidence (ask_confidence=True, "
-        "calibrated so), or count votes with on_missing_confidence='count'"
+        f"the model's server refuses logprobs: {reason}; let the model state its "
+        "confidence (ask_confidence=True, calibrated so), or count votes with "
+        "on_missing_confidence='count'"
     )

@@ -1,7 +1,8 @@
 """Which settings of one chat model's calls another chat model understands.
 
-LangChain's chat models hand settings that they do not know to their provider's client, which raises a TypeError. So a
-setting written for one model goes to another only if that knows it, too.
+LangChain's chat models hand settings that they do not know to their provider's client,
+which raises a TypeError. So a setting written for one model goes to another only if
+that knows it, too.
 """
 
 import inspect
@@ -28,21 +29,33 @@ _CACHE_MARK: Final = "cache_control"
 
 
 def share_a_client(one: Iterable[Leaf], other: Iterable[Leaf]) -> bool:
-    """Return whether settings for the first model in ``one`` suit every model in ``other``.
+    """Return whether settings for the first model in ``one`` suit every model in
+    ``other``.
 
-    They do if both have a class of chat models in common, as ``ChatOpenAI`` and ``AzureChatOpenAI`` have
-    ``BaseChatOpenAI``.
+    They do if both have a class of chat models in common, as ``ChatOpenAI`` and
+    ``AzureChatOpenAI`` have ``BaseChatOpenAI``.
     """
     first, others = next(iter(one), None), list(other)
-    return first is not None and bool(others) and all(_are_related(first.model, leaf.model) for leaf in others)
+    return (
+        first is not None
+        and bool(others)
+        and all(_are_related(first.model, leaf.model) for leaf in others)
+    )
 
 
 def _are_related(one: BaseChatModel, other: BaseChatModel) -> bool:
     shared = {*type(one).__mro__} & {*type(other).__mro__}
-    return any(issubclass(kind, BaseChatModel) and kind is not BaseChatModel for kind in shared)
+    return any(
+        issubclass(kind, BaseChatModel) and kind is not BaseChatModel for kind in shared
+    )
 
 
-def bindable(settings: Mapping[str, Any], written_for: AnyRunnable, model: AnyRunnable, method: str) -> dict[str, Any]:
+def bindable(
+    settings: Mapping[str, Any],
+    written_for: AnyRunnable,
+    model: AnyRunnable,
+    method: str,
+) -> dict[str, Any]:
     """Return the settings that a chat model's method for binding understands.
 
     Args:
@@ -60,16 +73,22 @@ def bindable(settings: Mapping[str, Any], written_for: AnyRunnable, model: AnyRu
 
 
 def without_cache_marks(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
-    """Return messages without the marks for Anthropic's prompt cache, which other providers refuse."""
+    """Return messages without the marks for Anthropic's prompt cache, which other
+    providers refuse.
+    """
     return [_without_cache_marks(message) for message in messages]
 
 
 def _without_cache_marks(message: BaseMessage) -> BaseMessage:
     content = message.content
-    if not isinstance(content, list) or not any(isinstance(block, dict) and _CACHE_MARK in block for block in content):
+    if not isinstance(content, list) or not any(
+        isinstance(block, dict) and _CACHE_MARK in block for block in content
+    ):
         return message
     unmarked = [
-        {name: value for name, value in block.items() if name != _CACHE_MARK} if isinstance(block, dict) else block
+        {name: value for name, value in block.items() if name != _CACHE_MARK}
+        if isinstance(block, dict)
+        else block
         for block in content
     ]
     return message.model_copy(update={"content": unmarked})

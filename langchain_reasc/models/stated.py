@@ -1,8 +1,9 @@
 """Stated (verbalized) confidence, for models without log-probabilities.
 
-A model is asked to end its response with a line such as ``Confidence: 85%``. :func:`ask_for_confidence` adds that to a
-prompt, and :func:`read_stated_confidence` takes the line out of the response, so that its number is not taken for the
-answer. It is no probability of tokens: only a calibration can say what it is worth.
+A model is asked to end its response with a line such as ``Confidence: 85%``.
+:func:`ask_for_confidence` adds that to a prompt, and :func:`read_stated_confidence`
+takes the line out of the response, so that its number is not taken for the answer. It
+is no probability of tokens: only a calibration can say what it is worth.
 """
 
 import re
@@ -16,17 +17,22 @@ from langchain_reasc.models.contract import RECEIVED_TOKENS, VERBALIZED_CONFIDEN
 from langchain_reasc.models.usage import counted_tokens, reported_usage
 
 _INSTRUCTION: Final = (
-    "End your response with a line of its own that says how likely it is, from 0% to 100%, that your answer is right, "
-    "in this form:\nConfidence: 85%\nWrite that line in this form whatever the language or format of your answer."
+    "End your response with a line of its own that says how likely it is, from 0% to "
+    "100%, that your answer is right, in this form:\nConfidence: 85%\nWrite that line "
+    "in this form whatever the language or format of your answer."
 )
 _BESIDE_CALLS: Final = " When you call tools, write it in your text before the calls; it then says how right they are."
 
 _OPENING: Final = "*_`\"'([{"
 _BETWEEN: Final = "|•·–—-"
 _MARKS: Final = f" \t\r\xa0~>#{_OPENING}{_BETWEEN}"
-_ENDS: Final = ".!?;,:。>)]}$"  # may stand before a statement in a line that says something else first
-_LEADING: Final = re.compile(r"(?:\b(?:my|the|overall|final|stated|answer|estimated)\s+){1,2}\Z", re.IGNORECASE)
-_LABEL: Final = re.compile(  # not followed by a quotation mark: "confidence": 0.9 is a field of somebody's JSON
+# may stand before a statement in a line that says something else first
+_ENDS: Final = ".!?;,:。>)]}$"
+_LEADING: Final = re.compile(
+    r"(?:\b(?:my|the|overall|final|stated|answer|estimated)\s+){1,2}\Z", re.IGNORECASE
+)
+# not followed by a quotation mark: "confidence": 0.9 is a field of somebody's JSON
+_LABEL: Final = re.compile(
     r"confidence(?P<more>\s+(?:level|score|rating))?(?:\s*\([^()\n]{0,40}\)|\s+(?:in|that)\b[^\n:：=]{1,40}?)?"
     r"[\s*_`]*+(?:(?P<colon>[:：=])|\bis\b)[\s*_`\"'(\[{]*+",
     re.IGNORECASE,
@@ -51,7 +57,8 @@ class _Statement(NamedTuple):
         start: where it begins.
         label: its label, as "Confidence:".
         value: the number after the label; None if something else is said.
-        rest: what stands behind the number, if that is nothing but marks and tags, as of an ``<answer>`` around it.
+        rest: what stands behind the number, if that is nothing but marks and tags, as
+            of an ``<answer>`` around it.
     """
 
     start: int
@@ -65,58 +72,91 @@ class _Statement(NamedTuple):
 
 
 def instruction(*, tools: bool) -> str:
-    """Return the instruction to a model; with tools, also where the line stands beside calls."""
+    """Return the instruction to a model; with tools, also where the line stands beside
+    calls.
+    """
     return _INSTRUCTION + (_BESIDE_CALLS if tools else "")
 
 
-def ask_for_confidence(messages: Sequence[BaseMessage], *, tools: bool) -> list[BaseMessage]:
-    """Return a prompt that asks for the line as well, also beside calls where the model may call ``tools``.
+def ask_for_confidence(
+    messages: Sequence[BaseMessage], *, tools: bool
+) -> list[BaseMessage]:
+    """Return a prompt that asks for the line as well, also beside calls where the model
+    may call ``tools``.
 
-    The instruction is added to the first system message, because providers take one only, or else put in front.
+    The instruction is added to the first system message, because providers take one
+    only, or else put in front.
     """
     line = instruction(tools=tools)
     for at, message in enumerate(messages):
-        if message.type == "system" or getattr(message, "role", None) in ("system", "developer"):
+        if message.type == "system" or getattr(message, "role", None) in (
+            "system",
+            "developer",
+        ):
             content = message.content
             if isinstance(content, str):
                 added: Any = f"{content}\n\n{line}" if content else line
             else:
-                added = [*content, {"type": "text", "text": f"\n\n{line}"}] if content else line
-            return [*messages[:at], message.model_copy(update={"content": added}), *messages[at + 1 :]]
+                added = (
+                    [*content, {"type": "text", "text": f"\n\n{line}"}]
+                    if content
+                    else line
+                )
+            return [
+                *messages[:at],
+                message.model_copy(update={"content": added}),
+                *messages[at + 1 :],
+            ]
     return [SystemMessage(line), *messages]
 
 
 def read_stated_confidence(message: AIMessage) -> AIMessage:
-    """Return a response to such a prompt without the line, its number in the metadata ``verbalized_confidence``.
+    """Return a response to such a prompt without the line, its number in the metadata
+    ``verbalized_confidence``.
 
-    That is None if the response states none: no line, no number in it, one that is no share of the whole, one in its
-    reasoning only, or one that was cut off.
+    That is None if the response states none: no line, no number in it, one that is no
+    share of the whole, one in its reasoning only, or one that was cut off.
     """
     cut_off = ending_of(message) == "cut off"
     content: Any = message.content
     confidence = None
     if isinstance(content, str):
-        confidence, content = _confidence_outside_reasoning(content, cut_off=cut_off), without_statement(content)
+        confidence, content = (
+            _confidence_outside_reasoning(content, cut_off=cut_off),
+            without_statement(content),
+        )
     else:
         blocks, content = content, []
         for at, block in enumerate(blocks):
             text = _text(block)
             if text and (rest := without_statement(text)) != text:
-                confidence = _confidence_outside_reasoning(text, cut_off=cut_off and at == len(blocks) - 1)
-                if not rest.strip():  # providers refuse empty blocks when they are sent back
+                confidence = _confidence_outside_reasoning(
+                    text, cut_off=cut_off and at == len(blocks) - 1
+                )
+                if (
+                    not rest.strip()
+                ):  # providers refuse empty blocks when they are sent back
                     continue
                 block = rest if isinstance(block, str) else {**block, "text": rest}
             content.append(block)
     metadata = {**message.response_metadata, VERBALIZED_CONFIDENCE: confidence}
     if content != message.content and reported_usage(message) is None:
-        metadata[RECEIVED_TOKENS] = counted_tokens(message)  # which are paid for, whatever is left of the text
-    return message.model_copy(update={"content": content, "response_metadata": metadata})
+        metadata[RECEIVED_TOKENS] = counted_tokens(
+            message
+        )  # which are paid for, whatever is left of the text
+    return message.model_copy(
+        update={"content": content, "response_metadata": metadata}
+    )
 
 
 def without_statement(text: str) -> str:
-    """Return a text without its lines that state a confidence, and without a statement at the end of its last line."""
+    """Return a text without its lines that state a confidence, and without a statement
+    at the end of its last line.
+    """
     lines = text.rstrip().split("\n")
-    kept = [rest for line in lines if (rest := _without_leading_statement(line)) is not None]
+    kept = [
+        rest for line in lines if (rest := _without_leading_statement(line)) is not None
+    ]
     while kept and not kept[-1].strip():
         kept.pop()
     if kept and (found := _trailing_statement(kept[-1])):
@@ -125,9 +165,13 @@ def without_statement(text: str) -> str:
 
 
 def stated_confidence(text: str) -> float | None:
-    """Return the last confidence that a text states, 0 to 1; None if that is no number, or there is none."""
+    """Return the last confidence that a text states, 0 to 1; None if that is no number,
+    or there is none.
+    """
     lines = text.rstrip().split("\n")
-    found = _trailing_statement(lines[-1]) or next(filter(None, map(_leading_statement, reversed(lines))), None)
+    found = _trailing_statement(lines[-1]) or next(
+        filter(None, map(_leading_statement, reversed(lines))), None
+    )
     return _as_share(found.value) if found and found.value else None
 
 
@@ -146,7 +190,9 @@ def _confidence_outside_reasoning(text: str, *, cut_off: bool) -> float | None:
 
 
 def _without_leading_statement(line: str) -> str | None:
-    """What a line says besides a statement that it begins with; None if that is nothing."""
+    """What a line says besides a statement that it begins with; None if that is
+    nothing.
+    """
     found = _leading_statement(line)
     if found is None:
         return line
@@ -161,7 +207,11 @@ def _leading_statement(line: str) -> _Statement | None:
     if label is None or found is None or found.start:
         return None
     if label["colon"]:
-        return found if found.value or len(line[label.end() :].split()) <= _MAX_WORDS else None
+        return (
+            found
+            if found.value or len(line[label.end() :].split()) <= _MAX_WORDS
+            else None
+        )
     return found if found.rest else None
 
 
@@ -180,22 +230,37 @@ def _statement(line: str, label: re.Match[str]) -> _Statement:
     before = line[: label.start()]
     if leading := _LEADING.search(before, max(0, len(before) - 40)):
         before = before[: leading.start()]
-    # What is marked up before it keeps its marks: of "**42** - **Confidence:** 85%" the first two stars.
-    kept = before.rstrip(_OPENING).rstrip().rstrip(_BETWEEN).rstrip() if before.strip(_MARKS) else ""
+    # What is marked up before it keeps its marks: of "**42** - **Confidence:** 85%" the
+    # first two stars.
+    kept = (
+        before.rstrip(_OPENING).rstrip().rstrip(_BETWEEN).rstrip()
+        if before.strip(_MARKS)
+        else ""
+    )
     value = _VALUE.match(line, label.end())
-    return _Statement(len(kept), label, value, _REST.match(line, value.end()) if value else None)
+    return _Statement(
+        len(kept), label, value, _REST.match(line, value.end()) if value else None
+    )
 
 
 def _as_share(value: re.Match[str]) -> float | None:
-    """A number as a share of the whole: 85%, 85, 0.85, 85/100 and 8.5/10 are 0.85; of a range its middle."""
+    """A number as a share of the whole: 85%, 85, 0.85, 85/100 and 8.5/10 are 0.85; of a
+    range its middle.
+    """
     numbers = [_as_float(value[name]) for name in ("low", "high") if value[name]]
     # A bare number is a share up to 1, and of a hundred above.
     whole = float(value["most"] or (100 if value["percent"] or max(numbers) > 1 else 1))
-    return sum(numbers) / len(numbers) / whole if whole and min(numbers) >= 0 and max(numbers) <= whole else None
+    return (
+        sum(numbers) / len(numbers) / whole
+        if whole and min(numbers) >= 0 and max(numbers) <= whole
+        else None
+    )
 
 
 def _as_float(text: str) -> float:
     """A number with a decimal point or comma; in 1,000 the comma is none."""
     whole, comma, rest = text.replace("−", "-").partition(",")
     thousands = comma and len(rest) == 3 and whole.strip("+-0")
-    return float(f"{whole}{rest}" if thousands else f"{whole}{'.' if comma else ''}{rest}")
+    return float(
+        f"{whole}{rest}" if thousands else f"{whole}{'.' if comma else ''}{rest}"
+    )

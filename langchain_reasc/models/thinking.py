@@ -1,7 +1,9 @@
-"""Thoughts in messages, which only the model that signed them may read, and a Claude that insists on its own.
+"""Thoughts in messages, which only the model that signed them may read, and a Claude
+that insists on its own.
 
-With ``thinking={"type": "enabled", ...}``, Claude refuses a step of a tool loop in which an assistant message does not
-begin with a thought. Without thinking, Claude refuses a loop with thoughts.
+With ``thinking={"type": "enabled", ...}``, Claude refuses a step of a tool loop in
+which an assistant message does not begin with a thought. Without thinking, Claude
+refuses a loop with thoughts.
 """
 
 import re
@@ -17,28 +19,38 @@ from langchain_reasc.models.wrappers import AnyRunnable, Leaf, rewrap, wrapped_r
 _THOUGHTS: Final = ("thinking", "redacted_thinking", "reasoning")
 _SETTING: Final = "thinking"
 _DATED: Final = re.compile(r"[-@](\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
-"""The end of a model's full name, which providers tell although the short one was asked."""
+"""The end of a model's full name, which providers tell although the short one was
+asked.
+"""
 
 
 def must_think(leaf: Leaf) -> bool:
     """Return whether a chat model refuses steps of a tool loop without thoughts."""
     if not _is_claude(leaf.model):
         return False
-    setting = getattr(leaf.model, _SETTING, None) or leaf.given(_SETTING)  # the field wins over the call's argument
+    setting = getattr(leaf.model, _SETTING, None) or leaf.given(
+        _SETTING
+    )  # the field wins over the call's argument
     return isinstance(setting, Mapping) and setting.get("type") == "enabled"
 
 
 def without_thinking(model: AnyRunnable) -> AnyRunnable:
-    """Return a model with thinking switched off on each Claude inside it. The copy shares the model's client."""
+    """Return a model with thinking switched off on each Claude inside it. The copy
+    shares the model's client.
+    """
     if isinstance(model, BaseChatModel):
         if not _is_claude(model):
             return model
         model_kwargs = without_thinking_setting(getattr(model, "model_kwargs", {}))
         return model.model_copy(update={_SETTING: None, "model_kwargs": model_kwargs})
     if isinstance(model, RunnableBindingBase):
-        model = model.model_copy(update={"kwargs": without_thinking_setting(model.kwargs)})
+        model = model.model_copy(
+            update={"kwargs": without_thinking_setting(model.kwargs)}
+        )
     wrapped = wrapped_runnables(model)
-    return rewrap(model, [without_thinking(one) for one in wrapped]) if wrapped else model
+    return (
+        rewrap(model, [without_thinking(one) for one in wrapped]) if wrapped else model
+    )
 
 
 def without_thinking_setting(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -48,7 +60,11 @@ def without_thinking_setting(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_claude(model: BaseChatModel) -> bool:
     kinds = type(model).__mro__
-    return any(kind.__name__ == "ChatAnthropic" and kind.__module__.startswith("langchain_anthropic") for kind in kinds)
+    return any(
+        kind.__name__ == "ChatAnthropic"
+        and kind.__module__.startswith("langchain_anthropic")
+        for kind in kinds
+    )
 
 
 def has_thoughts(message: BaseMessage) -> bool:
@@ -74,7 +90,8 @@ def _is_thought(block: Any) -> bool:
 
 
 def is_signed_by_another(message: AIMessage, names: Iterable[str]) -> bool:
-    """Return whether a model with another name than these wrote a message, as far as its metadata tells.
+    """Return whether a model with another name than these wrote a message, as far as
+    its metadata tells.
 
     Providers tell the name in ``response_metadata["model_name"]``; some in ``"model"``.
     """

@@ -1,7 +1,8 @@
 """Align tokens with the text: those of the answer, of the last step, and of tool calls.
 
-A token is known by the bytes that it spells; a character may be split over several tokens. Tokens may spell more than
-the response's text: reasoning before it, an end token or a stop string after it.
+A token is known by the bytes that it spells; a character may be split over several
+tokens. Tokens may spell more than the response's text: reasoning before it, an end
+token or a stop string after it.
 """
 
 import json
@@ -18,26 +19,38 @@ from langchain_reasc.method.confidence import Span, Spans
 from langchain_reasc.models.contract import GENERATED_TEXT
 
 _HEAD: Final = 64  # characters that may stand between a tool's name and its arguments
-_TRIED: Final = 100  # braces near the name at which arguments may begin; deep nesting costs much at each
+# braces near the name at which arguments may begin; deep nesting costs much at each
+_TRIED: Final = 100
 _JSON: Final = json.JSONDecoder(strict=False)
 
 
 def recorded_pieces(metadata: Mapping[str, Any]) -> list[bytes] | None:
-    """Return what each token spells, as a model in this process recorded it; None if it did not."""
+    """Return what each token spells, as a model in this process recorded it; None if it
+    did not.
+    """
     held = metadata.get(GENERATED_TEXT)
-    if not isinstance(held, Mapping) or "\ufffd" in str(held.get("text")):  # which stands for other bytes
+    if not isinstance(held, Mapping) or "\ufffd" in str(
+        held.get("text")
+    ):  # which stands for other bytes
         return None
     raw, sizes = str(held.get("text")).encode(errors="replace"), held.get("sizes")
-    if not isinstance(sizes, list) or not all(type(size) is int and size >= 0 for size in sizes):
+    if not isinstance(sizes, list) or not all(
+        type(size) is int and size >= 0 for size in sizes
+    ):
         return None
     if not sizes or sum(sizes) < len(raw):
         return None
-    # A stop string is cut off the text, so that the last tokens may spell more than is there.
-    return [raw[end - size : end] for end, size in zip(accumulate(sizes), sizes, strict=True)]
+    # A stop string is cut off the text, so that the last tokens may spell more than is
+    # there.
+    return [
+        raw[end - size : end]
+        for end, size in zip(accumulate(sizes), sizes, strict=True)
+    ]
 
 
 def lengths_in(text: str, pieces: Sequence[bytes]) -> list[int] | None:
-    """Return how many characters of a text each token spells; None if they do not spell it, or it is empty.
+    """Return how many characters of a text each token spells; None if they do not spell
+    it, or it is empty.
 
     A character that is split over several tokens counts for the one in which it begins.
     """
@@ -46,48 +59,69 @@ def lengths_in(text: str, pieces: Sequence[bytes]) -> list[int] | None:
         return None
     encoded = [len(character.encode(errors="replace")) for character in text]
     starts = begin + np.cumsum([0, *encoded[:-1]])  # of each character, in bytes
-    return [int(n) for n in np.diff(np.searchsorted(starts, _ends(pieces), side="left"), prepend=0)]
+    return [
+        int(n)
+        for n in np.diff(np.searchsorted(starts, _ends(pieces), side="left"), prepend=0)
+    ]
 
 
-def spans_of(pieces: Sequence[bytes], places: Places, kept: npt.NDArray[np.intp]) -> Spans:
+def spans_of(
+    pieces: Sequence[bytes], places: Places, kept: npt.NDArray[np.intp]
+) -> Spans:
     """Return the tokens that spell any part of the answer and of the last step.
 
     Args:
         pieces: what each token spells, in UTF-8.
         places: ranges of characters in the response's text.
-        kept: the tokens that carry a signal, ascending indices; spans are ranges of these.
+        kept: the tokens that carry a signal, ascending indices; spans are ranges of
+            these.
 
     Returns:
         Without spans if the tokens do not spell the text.
     """
-    begin, ends = b"".join(pieces).rfind(places.text.encode(errors="replace")), _ends(pieces)
+    begin, ends = (
+        b"".join(pieces).rfind(places.text.encode(errors="replace")),
+        _ends(pieces),
+    )
     spans: list[Span | None] = []
     for place in (places.answer, places.last_step):
         if begin < 0 or place is None:
             spans.append(None)
             continue
-        first, stop = (begin + len(places.text[:at].encode(errors="replace")) for at in place)
-        start, stop = (int(at) for at in np.searchsorted(kept, _tokens_over(ends, first, stop)))
+        first, stop = (
+            begin + len(places.text[:at].encode(errors="replace")) for at in place
+        )
+        start, stop = (
+            int(at) for at in np.searchsorted(kept, _tokens_over(ends, first, stop))
+        )
         spans.append((start, stop) if start < stop else None)
     return Spans(*spans)
 
 
-def tokens_of_calls(pieces: Sequence[bytes], calls: Sequence[Mapping[str, Any]]) -> npt.NDArray[np.bool_] | None:
-    """Return the tokens that spell the names and arguments of a response's tool calls, shape (T,).
+def tokens_of_calls(
+    pieces: Sequence[bytes], calls: Sequence[Mapping[str, Any]]
+) -> npt.NDArray[np.bool_] | None:
+    """Return the tokens that spell the names and arguments of a response's tool calls,
+    shape (T,).
 
-    What a model says beside a call, the marks around it and the format's own words are left out. Calls are looked for
-    as JSON, however that is laid out or escaped; a format that writes arguments in another way is not understood. None
-    if a call is not found, or there is none.
+    What a model says beside a call, the marks around it and the format's own words are
+    left out. Calls are looked for as JSON, however that is laid out or escaped; a
+    format that writes arguments in another way is not understood. None if a call is not
+    found, or there is none.
     """
     text = b"".join(pieces).decode("utf-8", "surrogateescape")
     ends, end = _ends(pieces), len(text)
     mask = np.zeros(len(pieces), dtype=np.bool_)
-    for call in reversed(calls):  # a draft of a call may stand before it, in the model's reasoning
+    for call in reversed(
+        calls
+    ):  # a draft of a call may stand before it, in the model's reasoning
         found = _last_call(text, end, str(call["name"]), call["args"])
         if found is None:
             return None
         for span in found:
-            first, stop = (len(text[:at].encode("utf-8", "surrogateescape")) for at in span)
+            first, stop = (
+                len(text[:at].encode("utf-8", "surrogateescape")) for at in span
+            )
             mask[slice(*_tokens_over(ends, first, stop))] = True
         end = found[0][0]
     return mask if calls else None
@@ -101,12 +135,19 @@ def _ends(pieces: Sequence[bytes]) -> npt.NDArray[np.intp]:
 def _tokens_over(ends: npt.NDArray[np.intp], first: int, stop: int) -> tuple[int, int]:
     """The range of tokens that spell any of the bytes from first to stop."""
     begins = np.concatenate(([0], ends[:-1]))
-    return int(np.searchsorted(ends, first, side="right")), int(np.searchsorted(begins, stop, side="left"))
+    return int(np.searchsorted(ends, first, side="right")), int(
+        np.searchsorted(begins, stop, side="left")
+    )
 
 
-def _last_call(text: str, end: int, name: str, arguments: Any) -> tuple[Span, Span] | None:
+def _last_call(
+    text: str, end: int, name: str, arguments: Any
+) -> tuple[Span, Span] | None:
     """Where the last such call before ``end`` has its name and its arguments."""
-    expected, named = _canonical(arguments), re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
+    expected, named = (
+        _canonical(arguments),
+        re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])"),
+    )
     if not expected or not name:
         return None
     for head, at in islice(_braces_after(name, text, end), _TRIED):
@@ -121,7 +162,9 @@ def _last_call(text: str, end: int, name: str, arguments: Any) -> tuple[Span, Sp
 
 
 def _braces_after(name: str, text: str, end: int) -> Iterator[tuple[int, int]]:
-    """Yield (from where to look for the name, brace) of each brace with the name shortly before it, the last first."""
+    """Yield (from where to look for the name, brace) of each brace with the name
+    shortly before it, the last first.
+    """
     at = end
     while (at := text.rfind("{", 0, at)) >= 0:
         head = max(0, at - _HEAD - len(name))

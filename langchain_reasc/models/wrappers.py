@@ -1,7 +1,10 @@
-"""Find chat models inside LangChain's wrappers: bindings, retries, fallbacks, chains, and configurable models.
+"""Find chat models inside LangChain's wrappers: bindings, retries, fallbacks, chains,
+and configurable models.
 
-A call's config chooses or sets a model in two ways: by ``configurable_fields`` and ``configurable_alternatives`` of any
-Runnable, and by ``init_chat_model(..., configurable_fields=...)``, which makes a new chat model for every single call.
+A call's config chooses or sets a model in two ways: by ``configurable_fields`` and
+``configurable_alternatives`` of any Runnable, and by
+``init_chat_model(..., configurable_fields=...)``, which makes a new chat model for
+every single call.
 """
 
 import threading
@@ -12,7 +15,12 @@ from functools import cached_property
 from typing import Any, Final, Generic, TypeVar
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence, RunnableWithFallbacks
+from langchain_core.runnables import (
+    Runnable,
+    RunnableConfig,
+    RunnableSequence,
+    RunnableWithFallbacks,
+)
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import merge_configs
 from langchain_core.runnables.configurable import DynamicRunnable
@@ -20,18 +28,26 @@ from pydantic import ValidationError
 
 from langchain_reasc.complaints import findings
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.langchain_internals import configured_keys, configured_model, is_configurable_model
+from langchain_reasc.langchain_internals import (
+    configured_keys,
+    configured_model,
+    is_configurable_model,
+)
 from langchain_reasc.models.integrations import Integration, integration_of
 
 PASSED_THROUGH: Final = ("model_kwargs", "extra_body")
-"""Dicts that chat models pass to the provider unread. ``extra_body`` overrides everything else."""
+"""Dicts that chat models pass to the provider unread. ``extra_body`` overrides
+everything else.
+"""
 AnyRunnable = Runnable[Any, Any]
 T = TypeVar("T")
 _KEPT: Final = 4
 
 
 def wrapped_runnables(model: AnyRunnable) -> Sequence[AnyRunnable]:
-    """Return what a wrapper holds: the bound model, the models that fall back on one another, the steps of a chain."""
+    """Return what a wrapper holds: the bound model, the models that fall back on one
+    another, the steps of a chain.
+    """
     if isinstance(model, RunnableBindingBase):
         return [model.bound]
     if isinstance(model, RunnableWithFallbacks):
@@ -40,14 +56,18 @@ def wrapped_runnables(model: AnyRunnable) -> Sequence[AnyRunnable]:
 
 
 def rewrap(model: AnyRunnable, new: Sequence[AnyRunnable]) -> AnyRunnable:
-    """Return the same wrapper around others, as many as :func:`wrapped_runnables` returns."""
+    """Return the same wrapper around others, as many as :func:`wrapped_runnables`
+    returns.
+    """
     first, *rest = new
     if isinstance(model, RunnableBindingBase):
         return model.model_copy(update={"bound": first})
     if isinstance(model, RunnableWithFallbacks):
         return model.model_copy(update={"runnable": first, "fallbacks": rest})
     assert isinstance(model, RunnableSequence)
-    return model.model_copy(update={"first": first, "middle": rest[:-1], "last": rest[-1]})
+    return model.model_copy(
+        update={"first": first, "middle": rest[:-1], "last": rest[-1]}
+    )
 
 
 @dataclass(frozen=True)
@@ -72,17 +92,29 @@ class Leaf:
     @cached_property
     def seed(self) -> Any:
         """The seed that the user set."""
-        return self.given(self.integration.seed if isinstance(self.integration.seed, str) else "seed")
+        return self.given(
+            self.integration.seed if isinstance(self.integration.seed, str) else "seed"
+        )
 
     @property
     def moves_seed(self) -> bool:
-        """Whether a call can be given another seed: ``extra_body`` is laid over what the call says."""
-        name, body = self.integration.seed, self.arguments.get("extra_body", getattr(self.model, "extra_body", None))
-        fixed = isinstance(body, Mapping) and (name if isinstance(name, str) else "seed") in body
+        """Whether a call can be given another seed: ``extra_body`` is laid over what
+        the call says.
+        """
+        name, body = (
+            self.integration.seed,
+            self.arguments.get("extra_body", getattr(self.model, "extra_body", None)),
+        )
+        fixed = (
+            isinstance(body, Mapping)
+            and (name if isinstance(name, str) else "seed") in body
+        )
         return name is not None and self.reached and not fixed
 
     def given(self, name: str) -> Any:
-        """Return what the user set ``name`` to: for the call, on the model, or in the dicts it passes on unread."""
+        """Return what the user set ``name`` to: for the call, on the model, or in the
+        dicts it passes on unread.
+        """
         arguments, options = self.arguments, self.integration.options
         if name in arguments:
             return arguments[name]
@@ -98,7 +130,9 @@ class Leaf:
 
 
 def leaves(model: AnyRunnable, arguments: Mapping[str, Any]) -> Iterator[Leaf]:
-    """Yield the chat models inside retries, bindings, fallbacks and chains, the first choice first."""
+    """Yield the chat models inside retries, bindings, fallbacks and chains, the first
+    choice first.
+    """
     if isinstance(model, BaseChatModel):
         yield Leaf(model, arguments)
     elif isinstance(model, RunnableSequence):
@@ -112,7 +146,9 @@ def leaves(model: AnyRunnable, arguments: Mapping[str, Any]) -> Iterator[Leaf]:
 
 def name_of_model(model: BaseChatModel) -> str | None:
     """Return the name of a chat model, as its provider knows it; None if it has none."""
-    names = (getattr(model, field, None) for field in ("model_name", "model", "model_id"))
+    names = (
+        getattr(model, field, None) for field in ("model_name", "model", "model_id")
+    )
     return next((name for name in names if isinstance(name, str) and name), None)
 
 
@@ -130,7 +166,8 @@ def is_configurable(model: AnyRunnable) -> bool:
 
 
 class PerConfig(Generic[T]):
-    """What is made of a configurable model, for each config; the last few are kept. Safe to use from many threads.
+    """What is made of a configurable model, for each config; the last few are kept.
+    Safe to use from many threads.
 
     Args:
         model: the model as the user gave it.
@@ -149,33 +186,45 @@ class PerConfig(Generic[T]):
             ConfigurationError: there is no such model.
         """
         given = {**(config.get("configurable") or {})}
-        settings = given if self._keys is None else {name: given[name] for name in given.keys() & self._keys}
+        settings = (
+            given
+            if self._keys is None
+            else {name: given[name] for name in given.keys() & self._keys}
+        )
         with self._lock:
             found = next((held for held in self._made if held[0] == settings), None)
             if found is None:
                 found = settings, self._make(self._resolved(given))
-            self._made = [found, *(held for held in self._made if held is not found)][:_KEPT]
+            self._made = [found, *(held for held in self._made if held is not found)][
+                :_KEPT
+            ]
         return found[1]
 
     def _resolved(self, configurable: dict[str, Any]) -> AnyRunnable:
         cause: Exception | None = None
         try:
-            # In a context of its own, or callbacks of the run above would be bound to the model.
+            # In a context of its own, or callbacks of the run above would be bound to
+            # the model.
             return Context().run(_resolve, self._model, {"configurable": configurable})
         except ConfigurationError:
             raise
-        except ValidationError as error:  # whose text would show the values, API keys too
+        except (
+            ValidationError
+        ) as error:  # whose text would show the values, API keys too
             why = "; ".join(findings(error, values=False))
         except Exception as error:
             why, cause = str(error), error
         named = ", ".join(sorted(configurable)) or "nothing"
         raise ConfigurationError(
-            f"there is no model under this call's config, whose 'configurable' has {named}: {why}"
+            "there is no model under this call's config, whose 'configurable' has "
+            f"{named}: {why}"
         ) from cause
 
 
 def _resolve(model: AnyRunnable, config: RunnableConfig) -> AnyRunnable:
-    """The model as it is under a config, wrapped as before, with nothing left to configure."""
+    """The model as it is under a config, wrapped as before, with nothing left to
+    configure.
+    """
     if isinstance(model, DynamicRunnable):
         chosen, own = model.prepare(config)
         return _resolve(chosen, own).with_config(own)
@@ -184,11 +233,15 @@ def _resolve(model: AnyRunnable, config: RunnableConfig) -> AnyRunnable:
     if isinstance(model, RunnableBindingBase):
         config = merge_configs(model.config, config)
     wrapped = wrapped_runnables(model)
-    return rewrap(model, [_resolve(one, config) for one in wrapped]) if wrapped else model
+    return (
+        rewrap(model, [_resolve(one, config) for one in wrapped]) if wrapped else model
+    )
 
 
 def _configurable_parts(model: Any) -> Iterator[Any]:
-    """Yield what a call's config chooses or sets in a model and in everything inside it."""
+    """Yield what a call's config chooses or sets in a model and in everything inside
+    it.
+    """
     if not isinstance(model, Runnable):
         return
     parts = wrapped_runnables(model)
@@ -208,7 +261,9 @@ def _keys(model: AnyRunnable) -> frozenset[str] | None:
     for part in _configurable_parts(model):
         kinds.add(isinstance(part, DynamicRunnable))
         if isinstance(part, DynamicRunnable):
-            if not all(isinstance(other, Runnable) for other in _alternatives(part)):  # made when they are called
+            if not all(
+                isinstance(other, Runnable) for other in _alternatives(part)
+            ):  # made when they are called
                 return None
             names |= {spec.id for spec in part.config_specs}
         elif (keys := configured_keys(part)) is None:

@@ -1,4 +1,6 @@
-"""Bind tools or a schema to the chat models inside wrappers, and put ReASC in place of a bound model."""
+"""Bind tools or a schema to the chat models inside wrappers, and put ReASC in place of
+a bound model.
+"""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -7,7 +9,12 @@ from langchain_core.runnables import RunnableSequence
 from langchain_core.runnables.base import RunnableBindingBase, RunnableParallel
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.models.wrappers import AnyRunnable, leaves, rewrap, wrapped_runnables
+from langchain_reasc.models.wrappers import (
+    AnyRunnable,
+    leaves,
+    rewrap,
+    wrapped_runnables,
+)
 
 
 def unbound(model: AnyRunnable) -> AnyRunnable:
@@ -16,45 +23,61 @@ def unbound(model: AnyRunnable) -> AnyRunnable:
 
 
 def with_inner(model: AnyRunnable, inner: AnyRunnable) -> AnyRunnable:
-    """Return the model with another in place of its :func:`unbound` one, and the same bindings."""
+    """Return the model with another in place of its :func:`unbound` one, and the same
+    bindings.
+    """
     if not isinstance(model, RunnableBindingBase):
         return inner
     return model.model_copy(update={"bound": with_inner(model.bound, inner)})
 
 
 def with_bound(model: AnyRunnable, bind: Callable[[Any], Any]) -> AnyRunnable:
-    """Return a model with arguments bound to each chat model in it, in that model's form.
+    """Return a model with arguments bound to each chat model in it, in that model's
+    form.
 
     Args:
-        model: a chat model, or wrappers around some: bindings, retries, fallbacks, chains.
-        bind: binds them to a chat model. A parser that it puts behind the model is left out.
+        model: a chat model, or wrappers around some: bindings, retries, fallbacks,
+            chains.
+        bind: binds them to a chat model. A parser that it puts behind the model is left
+            out.
 
     Raises:
-        ConfigurationError: there is no chat model in it, or only the config of a call says which.
+        ConfigurationError: there is no chat model in it, or only the config of a call
+            says which.
     """
     if hasattr(type(model), "bind_tools"):
         bound: AnyRunnable = first_binding(bind(model))
         return bound
     if isinstance(model, RunnableSequence):
-        steps = [with_bound(one, bind) if any(leaves(one, {})) else one for one in model.steps]
+        steps = [
+            with_bound(one, bind) if any(leaves(one, {})) else one
+            for one in model.steps
+        ]
         return rewrap(model, steps)
     if wrapped := wrapped_runnables(model):
         return rewrap(model, [with_bound(one, bind) for one in wrapped])
     raise ConfigurationError(
-        f"tools and schemas are bound to a chat model, and {model.get_name()} is none; bind them to each chat model "
-        "in it, before that is given to ReASC"
+        f"tools and schemas are bound to a chat model, and {model.get_name()} is none; "
+        "bind them to each chat model in it, before that is given to ReASC"
     )
 
 
 def first_binding(chain: AnyRunnable) -> Any:
-    """Return the model with its arguments bound, in what ``bind_tools`` or ``with_structured_output`` made."""
+    """Return the model with its arguments bound, in what ``bind_tools`` or
+    ``with_structured_output`` made.
+    """
     while isinstance(chain, RunnableSequence | RunnableParallel):
-        chain = chain.first if isinstance(chain, RunnableSequence) else chain.steps__["raw"]
+        chain = (
+            chain.first if isinstance(chain, RunnableSequence) else chain.steps__["raw"]
+        )
     return chain
 
 
-def replace_model(chain: AnyRunnable, new: Callable[[AnyRunnable], AnyRunnable]) -> AnyRunnable:
-    """Return what a chat model's ``bind_tools`` or ``with_structured_output`` made, around another model.
+def replace_model(
+    chain: AnyRunnable, new: Callable[[AnyRunnable], AnyRunnable]
+) -> AnyRunnable:
+    """Return what a chat model's ``bind_tools`` or ``with_structured_output`` made,
+    around another model.
 
     Args:
         chain: the model with its arguments bound, or that with a parser behind.
@@ -63,12 +86,22 @@ def replace_model(chain: AnyRunnable, new: Callable[[AnyRunnable], AnyRunnable])
     if isinstance(chain, RunnableSequence):
         return chain.model_copy(update={"first": replace_model(chain.first, new)})
     if isinstance(chain, RunnableParallel):
-        steps = {name: replace_model(step, new) if name == "raw" else step for name, step in chain.steps__.items()}
+        steps = {
+            name: replace_model(step, new) if name == "raw" else step
+            for name, step in chain.steps__.items()
+        }
         return chain.model_copy(update={"steps__": steps})
     return new(chain)
 
 
 def one_method(models: Iterable[AnyRunnable | None]) -> dict[str, Any]:
-    """Return the method of structured output that one parser reads of all these models; empty for their own."""
-    kinds = {type(leaf.model) for model in models if model is not None for leaf in leaves(model, {})}
+    """Return the method of structured output that one parser reads of all these models;
+    empty for their own.
+    """
+    kinds = {
+        type(leaf.model)
+        for model in models
+        if model is not None
+        for leaf in leaves(model, {})
+    }
     return {"method": "function_calling"} if len(kinds) > 1 else {}

@@ -1,8 +1,9 @@
 """Work on several items concurrently, in threads or in tasks of an event loop.
 
-What happens in a call is written once, as coroutines. An asynchronous call awaits them, with :class:`EventLoop`. A
-synchronous call runs them in its own thread, with :class:`Threads`: nothing that they await then waits for an event
-loop, and :func:`~langchain_reasc.threads.blocking` gets their result at once.
+What happens in a call is written once, as coroutines. An asynchronous call awaits them,
+with :class:`EventLoop`. A synchronous call runs them in its own thread, with
+:class:`Threads`: nothing that they await then waits for an event loop, and
+:func:`~langchain_reasc.threads.blocking` gets their result at once.
 """
 
 import asyncio
@@ -16,7 +17,9 @@ from langchain_reasc.threads import DaemonExecutor, as_they_end, blocking, in_th
 T = TypeVar("T")
 R = TypeVar("R")
 Each = Callable[[Callable[[T], Coroutine[Any, Any, R]], Iterable[T]], AsyncGenerator[R]]
-"""Calls a function on each item, several at once, and yields the results in order of completion."""
+"""Calls a function on each item, several at once, and yields the results in order of
+completion.
+"""
 
 
 class Threads:
@@ -31,12 +34,21 @@ class Threads:
 
     @staticmethod
     @asynccontextmanager
-    async def workers(limit: int | None, cutoff: Cutoff) -> AsyncIterator[Each[Any, Any]]:
-        """Yield a function that runs up to ``limit`` jobs in parallel; unfinished ones are abandoned at its end."""
+    async def workers(
+        limit: int | None, cutoff: Cutoff
+    ) -> AsyncIterator[Each[Any, Any]]:
+        """Yield a function that runs up to ``limit`` jobs in parallel; unfinished ones
+        are abandoned at its end.
+        """
         threads = DaemonExecutor(limit)
 
-        async def each(function: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T]) -> AsyncGenerator[R]:
-            jobs = [threads.submit(lambda item: blocking(function(item)), item) for item in items]
+        async def each(
+            function: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T]
+        ) -> AsyncGenerator[R]:
+            jobs = [
+                threads.submit(lambda item: blocking(function(item)), item)
+                for item in items
+            ]
             for job in as_they_end(jobs):
                 yield job.result()
 
@@ -59,8 +71,12 @@ class EventLoop:
 
     @staticmethod
     @asynccontextmanager
-    async def workers(limit: int | None, cutoff: Cutoff) -> AsyncIterator[Each[Any, Any]]:
-        """Yield a function that runs up to ``limit`` jobs in parallel; unfinished ones are cancelled at its end."""
+    async def workers(
+        limit: int | None, cutoff: Cutoff
+    ) -> AsyncIterator[Each[Any, Any]]:
+        """Yield a function that runs up to ``limit`` jobs in parallel; unfinished ones
+        are cancelled at its end.
+        """
         gate = asyncio.Semaphore(limit or 2**31)
         tasks: list[asyncio.Task[Any]] = []
 
@@ -68,7 +84,9 @@ class EventLoop:
             async with gate:
                 return await function(item)
 
-        async def each(function: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T]) -> AsyncGenerator[R]:
+        async def each(
+            function: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T]
+        ) -> AsyncGenerator[R]:
             tasks[:] = [asyncio.create_task(gated(function, item)) for item in items]
             for done in asyncio.as_completed(tasks):
                 yield await done

@@ -1,4 +1,6 @@
-"""What is done with the error of one of two models: raise, log, or tell beside the other's error."""
+"""What is done with the error of one of two models: raise, log, or tell beside the
+other's error.
+"""
 
 from typing import Final
 
@@ -33,11 +35,14 @@ _WRONG_CALL: Final = (
     ImportError,
     ValidationError,
 )
-"""Our errors, and those by which a provider's client refuses a call before any server is asked."""
+"""Our errors, and those by which a provider's client refuses a call before any server
+is asked.
+"""
 
 
 def is_wrong_call(error: Exception) -> bool:
-    """Return whether the call itself is wrong, so that asking the model again would never help.
+    """Return whether the call itself is wrong, so that asking the model again would
+    never help.
 
     A server that refuses, is busy or cannot be reached is another matter.
     """
@@ -46,7 +51,8 @@ def is_wrong_call(error: Exception) -> bool:
 
 
 def log_failure(large: Large, name: Asked, error: Exception) -> None:
-    """Log that a model failed, once for each kind of failure. The text of the error may have secrets, and is left out.
+    """Log that a model failed, once for each kind of failure. The text of the error may
+    have secrets, and is left out.
 
     Args:
         large: the large model, which the log is about.
@@ -56,16 +62,21 @@ def log_failure(large: Large, name: Asked, error: Exception) -> None:
     reason = reason_of(error)
     if name == "large":
         text = (
-            f"the large model (escalate_to) failed ({reason}), so the small model answers, even if its votes differ; "
-            "on_undecided='raise' raises the error instead"
+            f"the large model (escalate_to) failed ({reason}), so the small model "
+            "answers, even if its votes differ; on_undecided='raise' raises the error "
+            "instead"
         )
     else:
         text = f"the small model failed ({reason}), so the large model (escalate_to) answers"
-    warn_once(f"{text}. failed_because in response_metadata['reasc'] says more", id(large.setup.model.origin))
+    warn_once(
+        f"{text}. failed_because in response_metadata['reasc'] says more",
+        id(large.setup.model.origin),
+    )
 
 
 def both_failed(small: Exception, large: Exception) -> Exception:
-    """Return the error to raise if both models failed. It keeps its class, and also tells of the other.
+    """Return the error to raise if both models failed. It keeps its class, and also
+    tells of the other.
 
     That is the large model's error, unless only the small one's is worth a retry.
     """

@@ -1,4 +1,6 @@
-"""The questions of a calibration, with or without right answers, and the grading of answers."""
+"""The questions of a calibration, with or without right answers, and the grading of
+answers.
+"""
 
 import os
 import reprlib
@@ -18,10 +20,13 @@ from langchain_reasc.runnable.meanings import Meanings
 from langchain_reasc.sampling import Cutoff, QuestionClock
 
 Questions = (
-    Iterable[LanguageModelInput | tuple[LanguageModelInput, str | Sequence[str] | None]] | str | os.PathLike[str]
+    Iterable[LanguageModelInput | tuple[LanguageModelInput, str | Sequence[str] | None]]
+    | str
+    | os.PathLike[str]
 )
-"""Inputs, or pairs with the right answer or a list of those that are accepted; or a file of questions, see
-:func:`langchain_reasc.data.read_questions`."""
+"""Inputs, or pairs with the right answer or a list of those that are accepted; or a
+file of questions, see :func:`langchain_reasc.data.read_questions`.
+"""
 
 
 class LabelledInput(NamedTuple):
@@ -41,18 +46,33 @@ def read_inputs(questions: Questions) -> list[LabelledInput]:
         return [_labelled_input(one) for one in questions]
     if is_text(questions):
         return [LabelledInput(text) for text, _ in read_unlabelled(questions)]
-    return [LabelledInput(one.input, one.references) for one in read_questions(questions)]
+    return [
+        LabelledInput(one.input, one.references) for one in read_questions(questions)
+    ]
 
 
 def _labelled_input(one: Any) -> LabelledInput:
-    messages = isinstance(one, list) and one and all(isinstance(message, BaseMessage) for message in one)
+    messages = (
+        isinstance(one, list)
+        and one
+        and all(isinstance(message, BaseMessage) for message in one)
+    )
     if isinstance(one, str | PromptValue) or messages:
         return LabelledInput(one)
-    if not isinstance(one, list | tuple) or len(one) != 2:  # such as a row of a file, whose keys would be asked
-        raise ConfigurationError(f"each question is a pair (input, right answer), or an input, got {reprlib.repr(one)}")
+    if (
+        not isinstance(one, list | tuple) or len(one) != 2
+    ):  # such as a row of a file, whose keys would be asked
+        raise ConfigurationError(
+            "each question is a pair (input, right answer), or an input, got "
+            f"{reprlib.repr(one)}"
+        )
     value, right = one
     accepted = right if isinstance(right, list | tuple) else [right]
-    references = None if right is None else tuple(text for one in accepted for text in spellings(str(one)))
+    references = (
+        None
+        if right is None
+        else tuple(text for one in accepted for text in spellings(str(one)))
+    )
     return LabelledInput(cast(LanguageModelInput, value), references)
 
 
@@ -73,7 +93,8 @@ def graded(
         votes: number of an answer -> a vote for it.
         references: the right answer, and others that are accepted.
         prompt: the question.
-        extract: finds the answer in a response; its equivalence, if it has one, compares that with the right answer.
+        extract: finds the answer in a response; its equivalence, if it has one,
+            compares that with the right answer.
         config: callbacks, tags and metadata of a judge's calls.
         tools: how calls of tools are compared.
         schemas: tool -> schema of its arguments; None if the tools are not known.
@@ -85,12 +106,17 @@ def graded(
     meanings = None
     if extract.equivalence is not None:
         clock = QuestionClock(question=None, sample=None)
-        meanings = Meanings(extract.equivalence, prompt, config, clock=clock, cutoff=cutoff)
+        meanings = Meanings(
+            extract.equivalence, prompt, config, clock=clock, cutoff=cutoff
+        )
 
     def is_right(vote: Vote) -> bool:
         answer = vote.answer
         if vote.calls:
-            return any(tools.same(tools.label(label, schemas), answer or "") for label in labels)
+            return any(
+                tools.same(tools.label(label, schemas), answer or "")
+                for label in labels
+            )
         if meanings is None or answer is None or answer in right:
             return answer in right
         return any(meanings.same(label, answer) for label in labels)

@@ -2,8 +2,8 @@
 
 It is written once, as coroutines, which a synchronous call runs in its own thread: see
 :func:`langchain_reasc.threads.blocking`. Everything that needs no waiting is in
-:class:`~langchain_reasc.runnable.question.Question`, and the decision itself is the pure function
-:func:`langchain_reasc.method.stopping.decide`.
+:class:`~langchain_reasc.runnable.question.Question`, and the decision itself is the
+pure function :func:`langchain_reasc.method.stopping.decide`.
 """
 
 import asyncio
@@ -19,12 +19,27 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 
 from langchain_reasc.answers import says_nothing
 from langchain_reasc.calibration import DEFAULT_RACE, Escalation, Shadowed
-from langchain_reasc.exceptions import ConfigurationError, SamplingError, is_control_flow
+from langchain_reasc.exceptions import (
+    ConfigurationError,
+    SamplingError,
+    is_control_flow,
+)
 from langchain_reasc.models.prepared import PreparedModel
-from langchain_reasc.runnable.escalation import Asked, Escalating, Large, combined, shadowed_row
+from langchain_reasc.runnable.escalation import (
+    Asked,
+    Escalating,
+    Large,
+    combined,
+    shadowed_row,
+)
 from langchain_reasc.runnable.failures import both_failed, is_wrong_call, log_failure
 from langchain_reasc.runnable.plan import Plan, plan_by_course
-from langchain_reasc.runnable.question import CallBudget, DeservesVote, Question, concluded
+from langchain_reasc.runnable.question import (
+    CallBudget,
+    DeservesVote,
+    Question,
+    concluded,
+)
 from langchain_reasc.runnable.request import Request
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.sampling import Cutoff, Sample, Wave, samples, take_slots
@@ -43,7 +58,10 @@ async def answer(question: Question) -> ReASCResult:
     """
     try:
         if question.escalating:
-            return concluded(await _escalated(question, question.escalating), question.escalating.request.setup.options)
+            return concluded(
+                await _escalated(question, question.escalating),
+                question.escalating.request.setup.options,
+            )
         await _sample(question)
         return await finish(question)
     finally:
@@ -51,7 +69,8 @@ async def answer(question: Question) -> ReASCResult:
 
 
 async def answering(question: Question) -> AsyncGenerator[AIMessageChunk | ReASCResult]:
-    """Like :func:`answer`, but stream the first response of a ``live`` question. The last item is the result.
+    """Like :func:`answer`, but stream the first response of a ``live`` question. The
+    last item is the result.
 
     Raises:
         Exception: what the response failed with, once a chunk of it was passed on.
@@ -59,8 +78,14 @@ async def answering(question: Question) -> AsyncGenerator[AIMessageChunk | ReASC
     """
     try:
         try:
-            while question.live and not question.has_response and (count := question.samples_to_launch):
-                async with aclosing(draw(question, count, live=question.live)) as chunks:
+            while (
+                question.live
+                and not question.has_response
+                and (count := question.samples_to_launch)
+            ):
+                async with aclosing(
+                    draw(question, count, live=question.live)
+                ) as chunks:
                     async for chunk in chunks:
                         yield chunk
         except Exception as error:
@@ -86,7 +111,8 @@ async def ask(
         request: what is asked.
         plan: another plan.
         first: a sample that was drawn before.
-        deserves_vote: see :class:`~langchain_reasc.runnable.question.Question`, as for the other options.
+        deserves_vote: see :class:`~langchain_reasc.runnable.question.Question`, as for
+            the other options.
         live: returns the model of a first response whose text is passed on as it comes.
         **options: the other options of the question.
     """
@@ -94,40 +120,73 @@ async def ask(
         _refuse_async(deserves_vote)
     if plan is None:
         if online := request.setup.online:
-            await _in_thread(request, online.restore) if request.is_async else online.restore()
+            await _in_thread(
+                request, online.restore
+            ) if request.is_async else online.restore()
         if large := request.setup.large:
-            return await _ask_two(request, large, deserves_vote=deserves_vote, live=live, **options)
+            return await _ask_two(
+                request, large, deserves_vote=deserves_vote, live=live, **options
+            )
         plan = request.plan()
     request.clock.resume()
-    make = partial(Question, request, plan, first=first, deserves_vote=deserves_vote, live=live(request), **options)
-    return await _in_thread(request, make) if first and request.reads_in_thread else make()
+    make = partial(
+        Question,
+        request,
+        plan,
+        first=first,
+        deserves_vote=deserves_vote,
+        live=live(request),
+        **options,
+    )
+    return (
+        await _in_thread(request, make) if first and request.reads_in_thread else make()
+    )
 
 
 async def _ask_two(request: Request, large: Large, **options: Any) -> Question:
-    """Begin a question with the small model, or with the large one: alone, or to learn from both."""
+    """Begin a question with the small model, or with the large one: alone, or to learn
+    from both.
+    """
     choose = partial(large.course, request.kind, request.setup.options.audit)
-    course = await _in_thread(request, choose) if request.is_async and large.learner else choose()
+    course = (
+        await _in_thread(request, choose)
+        if request.is_async and large.learner
+        else choose()
+    )
     if large.known and (measured := request.setup.calibration):
         request.setup.require_fit(measured, request.model, request.messages)
-    first: Asked = "small" if course is None or (course.rule and not course.shadowed) else "large"
-    escalating = Escalating(large=large, request=request, first=first, course=course, options=options)
+    first: Asked = (
+        "small" if course is None or (course.rule and not course.shadowed) else "large"
+    )
+    escalating = Escalating(
+        large=large, request=request, first=first, course=course, options=options
+    )
     if first == "large":
         question = await ask(request.to_large(), **options)
     else:
-        by_course = course and course.rule and plan_by_course(request.setup.options, course.rule, large.measure)
+        by_course = (
+            course
+            and course.rule
+            and plan_by_course(request.setup.options, course.rule, large.measure)
+        )
         question = await ask(request, by_course or request.plan(), **options)
     question.escalating = escalating
     return question
 
 
 async def _escalated(question: Question, escalating: Escalating) -> ReASCResult:
-    """Answer with one of two models: the small one, unless it is contested, or the large one, unless it fails.
+    """Answer with one of two models: the small one, unless it is contested, or the
+    large one, unless it fails.
 
     Raises:
-        Exception: the error of the large model, if the small one has no answer, or with ``on_undecided="raise"``; of
-            either model, if the call itself is wrong.
+        Exception: the error of the large model, if the small one has no answer, or with
+            ``on_undecided="raise"``; of either model, if the call itself is wrong.
     """
-    large, request, raises = escalating.large, escalating.request, escalating.request.setup.options.on_undecided
+    large, request, raises = (
+        escalating.large,
+        escalating.request,
+        escalating.request.setup.options.on_undecided,
+    )
     result, asked = await _tried(question), dict[Asked, list[ReASCResult]]()
     notices, failed = escalating.notices, dict[Asked, Exception]()
     if escalating.first == "small":
@@ -139,14 +198,31 @@ async def _escalated(question: Question, escalating: Escalating) -> ReASCResult:
         if budget is None and isinstance(result, Exception):
             raise result
         if not isinstance(result, Exception) and not escalating.goes_on(result):
-            return combined(large, question, asked, "small", notices, escalating.promise)
+            return combined(
+                large, question, asked, "small", notices, escalating.promise
+            )
         if budget is None:
-            notices = ("the large model was not asked: the budget or the time is over", *notices)
+            notices = (
+                "the large model was not asked: the budget or the time is over",
+                *notices,
+            )
             return combined(large, question, asked, "small", notices, None)
-        result = await _tried(await _ask_beside(question, request.to_large(), budget, **escalating.options))
-    elif isinstance(result, Exception) and raises != "raise" and (budget := question.rest_of_budget):
+        result = await _tried(
+            await _ask_beside(
+                question, request.to_large(), budget, **escalating.options
+            )
+        )
+    elif (
+        isinstance(result, Exception)
+        and raises != "raise"
+        and (budget := question.rest_of_budget)
+    ):
         plan = plan_by_course(request.setup.options, DEFAULT_RACE, None)
-        small = await _tried(await _ask_beside(question, request, budget, plan=plan, **escalating.options))
+        small = await _tried(
+            await _ask_beside(
+                question, request, budget, plan=plan, **escalating.options
+            )
+        )
         if isinstance(small, Exception):
             failed["small"] = small
         else:
@@ -157,12 +233,19 @@ async def _escalated(question: Question, escalating: Escalating) -> ReASCResult:
         if "small" not in asked or raises == "raise":
             raise result
         log_failure(large, "large", result)
-        return combined(large, question, asked, "small", notices, None, failed={"large": result})
+        return combined(
+            large, question, asked, "small", notices, None, failed={"large": result}
+        )
     if "small" in failed:
         log_failure(large, "small", failed["small"])
     asked["large"] = [result]
     course = escalating.course
-    if course and course.known and course.shadowed and result.decision.reason != "alone":
+    if (
+        course
+        and course.known
+        and course.shadowed
+        and result.decision.reason != "alone"
+    ):
         try:
             row = await shadow(question, request, large, course.known, asked)
             if row and large.learner:
@@ -173,7 +256,16 @@ async def _escalated(question: Question, escalating: Escalating) -> ReASCResult:
                 raise
             logger.warning("a question could not be learned from", exc_info=error)
     shadowed = escalating.first == "large" and "small" in asked
-    return combined(large, question, asked, "large", notices, escalating.promise, shadowed=shadowed, failed=failed)
+    return combined(
+        large,
+        question,
+        asked,
+        "large",
+        notices,
+        escalating.promise,
+        shadowed=shadowed,
+        failed=failed,
+    )
 
 
 async def shadow(
@@ -202,10 +294,19 @@ async def shadow(
     if (budget := question.rest_of_budget) is None:
         return None
     options = request.setup.options
-    small = await _ask_beside(question, request, budget, plan=plan_by_course(options, DEFAULT_RACE, large.measure))
+    small = await _ask_beside(
+        question,
+        request,
+        budget,
+        plan=plan_by_course(options, DEFAULT_RACE, large.measure),
+    )
     read = partial(small.answer_of, of_large.message)
     of_both = (
-        None if of_large.answer is None else await _in_thread(request, read) if request.reads_in_thread else read()
+        None
+        if of_large.answer is None
+        else await _in_thread(request, read)
+        if request.reads_in_thread
+        else read()
     )
     small.decide_by(plan_by_course(options, known.shadow_rule(of_both), large.measure))
     result = await _tried(small)
@@ -220,13 +321,17 @@ async def shadow(
         again = await _tried(await _ask_beside(question, request.to_large(), budget))
         if not isinstance(again, Exception):
             asked["large"].append(again)
-            row = await _in_thread(request, read_row) if request.is_async else read_row()
+            row = (
+                await _in_thread(request, read_row) if request.is_async else read_row()
+            )
     if of_small is not None:  # a judge may have compared the answers
         asked["small"] = [replace(of_small, usage=small.spent()[1])]
     return row
 
 
-async def _ask_beside(question: Question, request: Request, budget: CallBudget, /, **options: Any) -> Question:
+async def _ask_beside(
+    question: Question, request: Request, budget: CallBudget, /, **options: Any
+) -> Question:
     """Begin the same question with another model, in what is left of its budget."""
     asked = await ask(request, **options | {"budget": budget, "live": lambda _: None})
     question.beside.append(asked)
@@ -246,7 +351,9 @@ async def _tried(question: Question) -> ReASCResult | Exception:
 
 
 def _other_may_answer(question: Question, error: Exception) -> bool:
-    """Return whether the other model may answer, although a question failed with an error."""
+    """Return whether the other model may answer, although a question failed with an
+    error.
+    """
     is_over = question.request.cutoff.given_up or question.passed_on
     return not (is_wrong_call(error) or is_control_flow(error) or is_over)
 
@@ -259,8 +366,11 @@ async def _sample(question: Question) -> None:
                 pass
 
 
-async def draw(question: Question, count: int, *, live: PreparedModel | None = None) -> AsyncGenerator[AIMessageChunk]:
-    """Draw a wave of up to ``count`` samples, as many as ``max_concurrency`` has room for, and decide on each.
+async def draw(
+    question: Question, count: int, *, live: PreparedModel | None = None
+) -> AsyncGenerator[AIMessageChunk]:
+    """Draw a wave of up to ``count`` samples, as many as ``max_concurrency`` has room
+    for, and decide on each.
 
     With a ``live`` model, yield the chunks of the wave's only sample as they come.
     """
@@ -282,12 +392,16 @@ async def draw(question: Question, count: int, *, live: PreparedModel | None = N
                 cutoff.stop()
             if live and question.passed_on and item.status != "complete":
                 # No other response can go on from its beginning.
-                raise item.error or SamplingError("the response was given up before it had ended")
+                raise item.error or SamplingError(
+                    "the response was given up before it had ended"
+                )
     question.check_limits()
 
 
 async def draw_first(request: Request) -> Sample | None:
-    """Draw the first sample of a request before anything is decided. Its clock then stops, to wait for others."""
+    """Draw the first sample of a request before anything is decided. Its clock then
+    stops, to wait for others.
+    """
     async with _wave(request, 1, range, None) as (_, items):
         drawn = [item async for item in items if isinstance(item, Sample)]
     request.clock.pause()
@@ -307,43 +421,71 @@ async def _outcome(question: Question) -> ReASCResult:
 
 @asynccontextmanager
 async def _wave(
-    request: Request, count: int, launch: Callable[[int], range], live: PreparedModel | None
+    request: Request,
+    count: int,
+    launch: Callable[[int], range],
+    live: PreparedModel | None,
 ) -> AsyncGenerator[tuple[Cutoff, AsyncGenerator[Sample | AIMessageChunk]]]:
-    """Launch up to ``count`` samples, and yield what cuts them off, and the samples as they end.
+    """Launch up to ``count`` samples, and yield what cuts them off, and the samples as
+    they end.
 
-    ``launch`` returns the indices of as many samples as there is room for. With a ``live`` model the chunks are passed
-    on.
+    ``launch`` returns the indices of as many samples as there is room for. With a
+    ``live`` model the chunks are passed on.
     """
     request.clock.pause()
     slots = await take_slots(
-        request.setup.model.origin, request.config, count, request.cutoff, is_async=request.is_async
+        request.setup.model.origin,
+        request.config,
+        count,
+        request.cutoff,
+        is_async=request.is_async,
     )
     request.clock.resume()
     if not slots.count:
-        raise SamplingError("given up, because the call was interrupted or another input of its batch failed")
+        raise SamplingError(
+            "given up, because the call was interrupted or another input of its batch "
+            "failed"
+        )
     indices, model = launch(slots.count), live or request.model
-    wave = Wave(model, request.messages, indices, request.config, request.clock.wave(), ended=slots.give_back)
+    wave = Wave(
+        model,
+        request.messages,
+        indices,
+        request.config,
+        request.clock.wave(),
+        ended=slots.give_back,
+    )
     wave.cutoff.prompt_tokens = request.prompt_tokens
     try:
         with request.cutoff.notifying(wave.cutoff.give_up):
-            async with aclosing(samples(wave, is_async=request.is_async, live=live is not None)) as items:
+            async with aclosing(
+                samples(wave, is_async=request.is_async, live=live is not None)
+            ) as items:
                 yield wave.cutoff, items
     finally:
         slots.give_back(slots.count)
         request.prompt_tokens = wave.cutoff.prompt_tokens
 
 
-async def _judge(question: Question, deserves_vote: DeservesVote, first: Sample) -> None:
+async def _judge(
+    question: Question, deserves_vote: DeservesVote, first: Sample
+) -> None:
     """Ask whether the first response is put to the vote; where that fails, it is."""
     assert first.message is not None
-    if says_nothing(first.message) and not question.passed_on:  # then the model is asked again
+    if (
+        says_nothing(first.message) and not question.passed_on
+    ):  # then the model is asked again
         return
     try:
         deserved = deserves_vote(first.message)
         if not question.request.is_async:
             _refuse_async(deserved)
-        question.not_voted = not (await deserved if inspect.isawaitable(deserved) else deserved)
-    except Exception as error:  # of the user's function, asked about a response that is paid for
+        question.not_voted = not (
+            await deserved if inspect.isawaitable(deserved) else deserved
+        )
+    except (
+        Exception
+    ) as error:  # of the user's function, asked about a response that is paid for
         question.vote_anyway(error)
 
 
@@ -366,6 +508,6 @@ def _refuse_async(function: Any) -> None:
         function.close()
     if inspect.iscoroutinefunction(function) or inspect.isawaitable(function):
         raise ConfigurationError(
-            "when= is an async function, which only asynchronous calls can await: call ainvoke, astream or abatch, or "
-            "give a function that is not async"
+            "when= is an async function, which only asynchronous calls can await: call "
+            "ainvoke, astream or abatch, or give a function that is not async"
         )

@@ -1,4 +1,6 @@
-"""Sort answers in free text by what they mean, as a judge, an entailment model or a function tells."""
+"""Sort answers in free text by what they mean, as a judge, an entailment model or a
+function tells.
+"""
 
 from collections.abc import Sequence
 from functools import partial
@@ -8,21 +10,32 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import merge_configs
 
-from langchain_reasc.answers import Classes, Equivalence, Unclear, question_text, spelling
+from langchain_reasc.answers import (
+    Classes,
+    Equivalence,
+    Unclear,
+    question_text,
+    spelling,
+)
 from langchain_reasc.exceptions import is_control_flow
 from langchain_reasc.sampling import Cutoff, QuestionClock, within
 
-_PATIENCE: Final = 3  # comparisons that failed in a row, after which a judge is asked no more
+_PATIENCE: Final = (
+    3  # comparisons that failed in a row, after which a judge is asked no more
+)
 
 
 class Meanings:
-    """Sorts the answers to one question into classes; see :func:`langchain_reasc.answers.free_text`.
+    """Sorts the answers to one question into classes; see
+    :func:`langchain_reasc.answers.free_text`.
 
-    Each comparison runs in a thread of its own. It ends with its own time limit, with that of the question, or when the
-    call is given up. A judge is asked below the ``config`` of the question's run.
+    Each comparison runs in a thread of its own. It ends with its own time limit, with
+    that of the question, or when the call is given up. A judge is asked below the
+    ``config`` of the question's run.
 
     Attributes:
-        judged: the prompts of a judge, which is another model and paid for, and its replies; None without a judge.
+        judged: the prompts of a judge, which is another model and paid for, and its
+            replies; None without a judge.
     """
 
     def __init__(
@@ -34,15 +47,24 @@ class Meanings:
         clock: QuestionClock,
         cutoff: Cutoff,
     ) -> None:
-        self._equivalence, self._config, self._clock, self._cutoff = equivalence, config, clock, cutoff
+        self._equivalence, self._config, self._clock, self._cutoff = (
+            equivalence,
+            config,
+            clock,
+            cutoff,
+        )
         self._same = equivalence.between(question_text(messages), self._ask)
         self._classes = Classes(self._compare, spelling=spelling)
         self._comparisons = self._failed = self._in_a_row = 0
         self._first_failure: Exception | None = None
-        self.judged: list[tuple[str, AIMessage]] | None = [] if equivalence.kind == "judge" else None
+        self.judged: list[tuple[str, AIMessage]] | None = (
+            [] if equivalence.kind == "judge" else None
+        )
 
     def meaning_of(self, answer: str) -> str:
-        """Return the first answer that means the same; a comparison that fails counts as different."""
+        """Return the first answer that means the same; a comparison that fails counts
+        as different.
+        """
         return self._classes.class_of(answer)
 
     def same(self, one: str, other: str) -> bool:
@@ -53,8 +75,14 @@ class Meanings:
         """
         if spelling(one) == spelling(other):
             return True
-        seconds = [limit for limit in (self._equivalence.timeout, self._clock.left) if limit is not None]
-        return within(min(seconds, default=None), partial(self._same, one, other), self._cutoff)
+        seconds = [
+            limit
+            for limit in (self._equivalence.timeout, self._clock.left)
+            if limit is not None
+        ]
+        return within(
+            min(seconds, default=None), partial(self._same, one, other), self._cutoff
+        )
 
     @property
     def notices(self) -> list[str]:
@@ -62,8 +90,9 @@ class Meanings:
         if not self._failed:
             return []
         return [
-            f"{self._failed} of {self._comparisons} comparisons of answers by {self._equivalence.name} failed, and "
-            f"count as not the same; the first: {self._first_failure!r}"
+            f"{self._failed} of {self._comparisons} comparisons of answers by "
+            f"{self._equivalence.name} failed, and count as not the same; the first: "
+            f"{self._first_failure!r}"
         ]
 
     def _compare(self, one: str, other: str) -> bool:
@@ -73,20 +102,29 @@ class Meanings:
                 same = self.same(one, other)
                 self._in_a_row = 0
                 return same
-            except Exception as error:  # whatever a judge or a user's function may raise: no sample is lost for it
+            except Exception as error:
+                # whatever a judge or a user's function may raise: no sample is lost for
+                # it
                 if is_control_flow(error):
                     raise
                 self._first_failure = self._first_failure or error
-                self._in_a_row += self._equivalence.kind != "same" and not isinstance(error, Unclear)
+                self._in_a_row += self._equivalence.kind != "same" and not isinstance(
+                    error, Unclear
+                )
         self._failed += 1
         return False
 
     def _ask(self, judge: Runnable[Any, Any], prompt: str) -> AIMessage:
         # LangGraph shows no tokens of runs tagged nostream.
-        own: RunnableConfig = {"tags": ["nostream", "reasc:judge"], "run_name": "reasc judge"}
+        own: RunnableConfig = {
+            "tags": ["nostream", "reasc:judge"],
+            "run_name": "reasc judge",
+        }
         reply = judge.invoke(prompt, merge_configs(self._config, own))
         if not isinstance(reply, AIMessage):
-            raise TypeError(f"the judge must give an AIMessage, got {type(reply).__name__}")
+            raise TypeError(
+                f"the judge must give an AIMessage, got {type(reply).__name__}"
+            )
         if self.judged is not None:
             self.judged.append((prompt, reply))
         return reply

@@ -1,4 +1,6 @@
-"""The options of runnable, chat model and middleware, each declared once in :class:`Options`."""
+"""The options of runnable, chat model and middleware, each declared once in
+:class:`Options`.
+"""
 
 import ast
 import inspect
@@ -43,14 +45,23 @@ Calibrator = MixtureCalibrator | ConsensusCalibrator | EscalationLearner
 
 @cache
 def _texts_below_fields(cls: type) -> dict[str, str]:
-    """Return the docstring of each field (pydantic's ``use_attribute_docstrings`` would take a third of a second)."""
+    """Return the docstring of each field (pydantic's ``use_attribute_docstrings`` would
+    take a third of a second).
+    """
     try:
         [body] = [
             node.body
-            for node in ast.parse(Path(inspect.getsourcefile(cls) or "").read_text(encoding="utf-8")).body
+            for node in ast.parse(
+                Path(inspect.getsourcefile(cls) or "").read_text(encoding="utf-8")
+            ).body
             if isinstance(node, ast.ClassDef) and node.name == cls.__name__
         ]
-    except (OSError, TypeError, ValueError, SyntaxError):  # a class without a file, or inside a function
+    except (
+        OSError,
+        TypeError,
+        ValueError,
+        SyntaxError,
+    ):  # a class without a file, or inside a function
         return {}
     return {
         field.target.id: inspect.cleandoc(str(text.value.value))
@@ -63,100 +74,146 @@ def _texts_below_fields(cls: type) -> dict[str, str]:
 class Options(Checked):
     """The options of the runnable, the chat model and the middleware.
 
-    Assigning to an option, and ``model_copy(update=...)``, check all options again. Pickling keeps the options.
+    Assigning to an option, and ``model_copy(update=...)``, check all options again.
+    Pickling keeps the options.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     model: ModelOrName = Field(kw_only=False)
-    """A chat model (or a binding of one), or its name for LangChain's ``init_chat_model`` (``"openai:gpt-4o-mini"``;
-    needs ``langchain-reasc[agents]``). It must sample (temperature above 0). A model that returns logprobs is best."""
+    """A chat model (or a binding of one), or its name for LangChain's
+    ``init_chat_model`` (``"openai:gpt-4o-mini"``; needs ``langchain-reasc[agents]``).
+    It must sample (temperature above 0). A model that returns logprobs is best.
+    """
     calibration: Calibration | Literal["online", "mixture"] | str | Path | None = None
-    """A calibration, the path of its file, or None to count votes. ``"online"`` learns without labels from how the
-    responses to each question agree: it counts votes (ASC) for 16 questions, then decides by its own rule and continues
-    to learn. Logprobs are used if the model returns them. ``"mixture"`` is the paper's Algorithm 2. Copies of a
-    runnable learn together."""
+    """A calibration, the path of its file, or None to count votes. ``"online"`` learns
+    without labels from how the responses to each question agree: it counts votes (ASC)
+    for 16 questions, then decides by its own rule and continues to learn. Logprobs are
+    used if the model returns them. ``"mixture"`` is the paper's Algorithm 2. Copies of
+    a runnable learn together.
+    """
     rule: StoppingRule | str | None = None
-    """The stopping rule, or its name: ``"asc"``, ``"esc:window=3"``. None uses the rule of the calibration, or without
-    a calibration ``FiniteHorizon(budget=max_samples)``, which counts votes and stops when the remaining samples would
-    hardly change the answer. A given rule decides, up to ``max_samples``, instead of the calibration's. If it looks
-    ahead, give it the same budget, which a name gets by itself. A rule that reads scores needs a calibration with a
-    measure, or ``measure``. ``"online"`` and ``"mixture"`` make their own rule, and accept no other."""
+    """The stopping rule, or its name: ``"asc"``, ``"esc:window=3"``. None uses the rule
+    of the calibration, or without a calibration ``FiniteHorizon(budget=max_samples)``,
+    which counts votes and stops when the remaining samples would hardly change the
+    answer. A given rule decides, up to ``max_samples``, instead of the calibration's.
+    If it looks ahead, give it the same budget, which a name gets by itself. A rule that
+    reads scores needs a calibration with a measure, or ``measure``. ``"online"`` and
+    ``"mixture"`` make their own rule, and accept no other.
+    """
     max_samples: int = Field(default=DEFAULT_BUDGET, ge=1)
     """The most samples per question."""
     answer: AnswerSpec = "auto"
-    """Where the answer is in a response: see :func:`langchain_reasc.answers.extractor`."""
+    """Where the answer is in a response: see :func:`langchain_reasc.answers.extractor`.
+    """
     tool_votes: ToolVotes = ToolVotes()
-    """How tool calls are compared: which arguments do not count, and which numbers agree."""
+    """How tool calls are compared: which arguments do not count, and which numbers
+    agree.
+    """
     concurrency: int = Field(default=4, ge=1)
-    """The most samples launched in parallel (a wave). A wave never has more samples than what decides if all agree. 1
-    is slowest. If a gate may accept the first response, it is launched alone. ``config["max_concurrency"]`` limits the
-    samples in flight of a whole call, over all inputs of a batch and all branches of a chain. Simultaneous calls that
-    draw from one model with the same number share this limit."""
+    """The most samples launched in parallel (a wave). A wave never has more samples
+    than what decides if all agree. 1 is slowest. If a gate may accept the first
+    response, it is launched alone. ``config["max_concurrency"]`` limits the samples in
+    flight of a whole call, over all inputs of a batch and all branches of a chain.
+    Simultaneous calls that draw from one model with the same number share this limit.
+    """
     timeout: float | None = Field(default=None, gt=0)
-    """Seconds that a question may take, not counting the wait for others of its batch; None for no limit. After that,
-    running samples are cut off, and the complete responses decide."""
+    """Seconds that a question may take, not counting the wait for others of its batch;
+    None for no limit. After that, running samples are cut off, and the complete
+    responses decide.
+    """
     sample_timeout: float | None = Field(default=3600.0, gt=0)
-    """Seconds that a sample may take from its launch; None for no limit. A sample that takes longer fails, without
-    effect on the others. Only this limit ends a response whose server never stops sending."""
+    """Seconds that a sample may take from its launch; None for no limit. A sample that
+    takes longer fails, without effect on the others. Only this limit ends a response
+    whose server never stops sending.
+    """
     on_undecided: Literal["answer", "raise", "abstain"] = "answer"
-    """What to do if the budget or the time is spent without sufficient evidence, or if no answer has ``min_share``:
-    return the best answer so far, raise :class:`~langchain_reasc.exceptions.Undecided`, or return an empty message with
-    ``reasc["abstained"]``."""
+    """What to do if the budget or the time is spent without sufficient evidence, or if
+    no answer has ``min_share``: return the best answer so far, raise
+    :class:`~langchain_reasc.exceptions.Undecided`, or return an empty message with
+    ``reasc["abstained"]``.
+    """
     abstain_below: float | None = Field(default=None, gt=0, lt=1)
-    """Return an empty message, with ``reasc["abstained"]`` and ``reasc["abstained_because"]``, if the answer's
-    probability is below this number in (0, 1); with ``on_undecided="raise"``, raise an error. A calibration on labels
-    gives the probability that the answer is right (``reasc["p_correct"]``). One without labels gives the probability
-    that further responses agree (``reasc["p_agree"]``), which says nothing about consistent mistakes of the model."""
+    """Return an empty message, with ``reasc["abstained"]`` and
+    ``reasc["abstained_because"]``, if the answer's probability is below this number in
+    (0, 1); with ``on_undecided="raise"``, raise an error. A calibration on labels gives
+    the probability that the answer is right (``reasc["p_correct"]``). One without
+    labels gives the probability that further responses agree (``reasc["p_agree"]``),
+    which says nothing about consistent mistakes of the model.
+    """
     min_share: float = Field(default=0.5, ge=0, lt=1)
-    """The share of the votes, in [0, 1), that an answer must exceed to be decided. A response without an answer counts
-    against it. With ``on_undecided`` or ``abstain_below``, sampling continues until an answer has it, or none can."""
+    """The share of the votes, in [0, 1), that an answer must exceed to be decided. A
+    response without an answer counts against it. With ``on_undecided`` or
+    ``abstain_below``, sampling continues until an answer has it, or none can.
+    """
     on_missing_confidence: Literal["error", "count"] = "error"
-    """What to do with a response without logprobs if a calibration needs them: raise an error, or count one vote."""
+    """What to do with a response without logprobs if a calibration needs them: raise an
+    error, or count one vote.
+    """
     ask_confidence: bool = False
-    """Ask the model to end each response with a line such as ``Confidence: 85%``. This is for models without logprobs:
-    the stated (verbalised) confidence is the measure ``Measure("verbalized", "mean")``. The line is removed from the
-    winning message, and its number, or None, is in ``response_metadata["verbalized_confidence"]``. A calibration made
-    with this option needs it, and one made without it refuses it."""
+    """Ask the model to end each response with a line such as ``Confidence: 85%``. This
+    is for models without logprobs: the stated (verbalised) confidence is the measure
+    ``Measure("verbalized", "mean")``. The line is removed from the winning message, and
+    its number, or None, is in ``response_metadata["verbalized_confidence"]``. A
+    calibration made with this option needs it, and one made without it refuses it.
+    """
     measure: Measure | None = None
-    """How a response is scored, for a ``rule`` that reads scores without a calibration. With ``calibration="online"``
-    it is the only candidate, and None tries all available measures. With ``"mixture"``, None is the paper's measure
-    (self-certainty, bottom 10 %, W = 128), or the same score of another signal that the model gives, or with
-    ``ask_confidence`` the stated confidence of a model without signals."""
+    """How a response is scored, for a ``rule`` that reads scores without a calibration.
+    With ``calibration="online"`` it is the only candidate, and None tries all available
+    measures. With ``"mixture"``, None is the paper's measure (self-certainty, bottom 10
+    %, W = 128), or the same score of another signal that the model gives, or with
+    ``ask_confidence`` the stated confidence of a model without signals.
+    """
     fixed_prompt: FixedPrompt | None = None
-    """The part of a prompt that is the same for every question, if it is more than the system messages: the number of
-    first messages, these messages (with ``{question}`` for the part that changes), or the prompt template. A
-    calibration measured with another fixed part is refused."""
+    """The part of a prompt that is the same for every question, if it is more than the
+    system messages: the number of first messages, these messages (with ``{question}``
+    for the part that changes), or the prompt template. A calibration measured with
+    another fixed part is refused.
+    """
     allow_fingerprint_mismatch: bool = False
     """Use a calibration that was measured on another model, prompt or sampling."""
     online_state: str | Path | None = None
-    """The SQLite file in which ``calibration="online"`` keeps what it learns. It is read at the start, and each
-    question is written to it. It contains scores, and answers as numbers, but no text. A file of another model is
-    refused. Any number of processes on one machine may share a file and learn together."""
+    """The SQLite file in which ``calibration="online"`` keeps what it learns. It is
+    read at the start, and each question is written to it. It contains scores, and
+    answers as numbers, but no text. A file of another model is refused. Any number of
+    processes on one machine may share a file and learn together.
+    """
     audit: float = Field(default=0.05, ge=0, le=1)
-    """The share of questions for which ``calibration="online"`` draws (and pays for) one more response, to check that
-    what was learned still holds. If it does not hold, votes are counted (ASC), and learning starts again."""
+    """The share of questions for which ``calibration="online"`` draws (and pays for)
+    one more response, to check that what was learned still holds. If it does not hold,
+    votes are counted (ASC), and learning starts again.
+    """
 
     escalate_to: ModelOrName | None = None
-    """A larger model, or its name, that answers where ``model`` is contested; a ReASC model votes. By default, three
-    equal votes of ``model`` are an answer, and the first dissent asks the larger model. That promises nothing.
-    ``calibration="online"`` starts with the answers of the larger model, learns from questions that both are asked
-    when an answer of ``model`` may stand, and keeps the promise of ``within``. A ``rule`` or another calibration
-    decides on votes of ``model``, and what is undecided is escalated."""
+    """A larger model, or its name, that answers where ``model`` is contested; a ReASC
+    model votes. By default, three equal votes of ``model`` are an answer, and the first
+    dissent asks the larger model. That promises nothing. ``calibration="online"``
+    starts with the answers of the larger model, learns from questions that both are
+    asked when an answer of ``model`` may stand, and keeps the promise of ``within``. A
+    ``rule`` or another calibration decides on votes of ``model``, and what is undecided
+    is escalated.
+    """
     within: float = Field(default=WITHIN, gt=0, lt=1)
-    """What learning with ``escalate_to`` promises, with 95 % confidence: on at most this share of questions, an answer
-    of ``model`` contradicts an answer that the larger model repeats. Where ``model`` cannot keep that, or does not pay,
-    the larger model answers alone. A promise below 0.05 takes more questions than most have."""
+    """What learning with ``escalate_to`` promises, with 95 % confidence: on at most
+    this share of questions, an answer of ``model`` contradicts an answer that the
+    larger model repeats. Where ``model`` cannot keep that, or does not pay, the larger
+    model answers alone. A promise below 0.05 takes more questions than most have.
+    """
     price_ratio: float | Prices = Field(default=10.0)
-    """How many times as much a token of ``escalate_to`` costs as one of ``model``; or dollars for a million prompt and
-    generated tokens of each: ``((0.15, 0.6), (2.5, 10))``. It decides whether a rule pays."""
+    """How many times as much a token of ``escalate_to`` costs as one of ``model``; or
+    dollars for a million prompt and generated tokens of each:
+    ``((0.15, 0.6), (2.5, 10))``. It decides whether a rule pays.
+    """
 
-    _learns_of: ClassVar[frozenset[str]] = frozenset({"calibration", "measure", "online_state"})
+    _learns_of: ClassVar[frozenset[str]] = frozenset(
+        {"calibration", "measure", "online_state"}
+    )
     """The options that what was learned depends on, besides the model."""
     _model_field: ClassVar[str] = "model"
     """The name of the field with the model."""
     _quiet: ClassVar[bool] = False
-    """Whether the samples are parts of one model call, the only one that callbacks see."""
+    """Whether the samples are parts of one model call, the only one that callbacks see.
+    """
     _setup: Setup = PrivateAttr()
     _made: Runnable[LanguageModelInput, Any] | None = PrivateAttr(default=None)
     """The model that was made from a name."""
@@ -165,30 +222,46 @@ class Options(Checked):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Describe each option by its docstring, and list all options in the class's docstring for ``help()``."""
+        """Describe each option by its docstring, and list all options in the class's
+        docstring for ``help()``.
+        """
         super().__pydantic_init_subclass__(**kwargs)
         for kind in reversed(cls.__mro__):
-            for name, text in _texts_below_fields(kind).items() if issubclass(kind, Options) else ():
+            for name, text in (
+                _texts_below_fields(kind).items() if issubclass(kind, Options) else ()
+            ):
                 if name in cls.model_fields:
                     cls.model_fields[name].description = text
         cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\n{cls.listed_options()}"
 
     @classmethod
     def listed_options(cls, names: Iterable[str] | None = None) -> str:
-        """Return a list of the options with defaults and descriptions, required ones first, without LangChain's own."""
-        described = {name: field for name, field in cls.model_fields.items() if field.description}
+        """Return a list of the options with defaults and descriptions, required ones
+        first, without LangChain's own.
+        """
+        described = {
+            name: field for name, field in cls.model_fields.items() if field.description
+        }
         listed = ["Options:"]
-        for name in sorted(names or described, key=lambda name: not described[name].is_required()):
+        for name in sorted(
+            names or described, key=lambda name: not described[name].is_required()
+        ):
             field = described[name]
             default = repr(field.get_default(call_default_factory=True))
             if len(default) > 60:
                 default = default.split("(")[0] + "()"
             needed = "required" if field.is_required() else f"default {default}"
             text = " ".join(f"{name} ({needed}): {field.description}".split())
-            listed.append(textwrap.fill(text, 116, initial_indent=" " * 4, subsequent_indent=" " * 8))
+            listed.append(
+                textwrap.fill(
+                    text, 116, initial_indent=" " * 4, subsequent_indent=" " * 8
+                )
+            )
         return "\n".join([*listed, ""])
 
-    if not TYPE_CHECKING:  # type checkers see the signature pydantic makes from the fields
+    if (
+        not TYPE_CHECKING
+    ):  # type checkers see the signature pydantic makes from the fields
 
         def __init__(self, model: Any = None, **fields: Any) -> None:
             super().__init__(**({} if model is None else {"model": model}), **fields)
@@ -196,16 +269,24 @@ class Options(Checked):
     @model_validator(mode="after")
     def _prepare(self) -> Self:
         model = self.sampled
-        if isinstance(model, Options) or any(isinstance(leaf.model, Options) for leaf in leaves(model, {})):
+        if isinstance(model, Options) or any(
+            isinstance(leaf.model, Options) for leaf in leaves(model, {})
+        ):
             raise ConfigurationError(
-                f"model= is already a ReASC model ({model.get_name()}). Pass the chat model it wraps; nesting would "
-                f"multiply the samples by {self.max_samples}"
+                f"model= is already a ReASC model ({model.get_name()}). Pass the chat "
+                "model it wraps; nesting would multiply the samples by "
+                f"{self.max_samples}"
             )
-        if self.escalate_to is not None and (self.larger is model or self.escalate_to == self._model_name):
+        if self.escalate_to is not None and (
+            self.larger is model or self.escalate_to == self._model_name
+        ):
             raise ConfigurationError(
-                f"escalate_to is model= itself ({model.get_name()}); give a larger model, or bind other arguments"
+                f"escalate_to is model= itself ({model.get_name()}); give a larger "
+                "model, or bind other arguments"
             )
-        self._setup = Setup.from_options(BaseModel.__copy__(self), model, self.larger, quiet=self._quiet)
+        self._setup = Setup.from_options(
+            BaseModel.__copy__(self), model, self.larger, quiet=self._quiet
+        )
         return self
 
     @property
@@ -220,7 +301,11 @@ class Options(Checked):
     @property
     def stopping_rule(self) -> StoppingRule | None:
         """The given rule, even if only its name was given."""
-        return rule_from_text(self.rule, budget=self.max_samples) if isinstance(self.rule, str) else self.rule
+        return (
+            rule_from_text(self.rule, budget=self.max_samples)
+            if isinstance(self.rule, str)
+            else self.rule
+        )
 
     @property
     def _model_name(self) -> str | None:
@@ -236,8 +321,14 @@ class Options(Checked):
         return self._made_larger
 
     def _checking_calls(self, tools: Sequence[Any]) -> Self:
-        """Return a copy that checks calls of these tools by their classes; models may have their JSON schemas alone."""
-        classes = {name: one for name, one in schemas_of(tools).items() if isinstance(one, type)}
+        """Return a copy that checks calls of these tools by their classes; models may
+        have their JSON schemas alone.
+        """
+        classes = {
+            name: one
+            for name, one in schemas_of(tools).items()
+            if isinstance(one, type)
+        }
         if not classes:
             return self
         made = BaseModel.__copy__(self)
@@ -246,28 +337,35 @@ class Options(Checked):
 
     @property
     def calibrator(self) -> Calibrator | None:
-        """What learns with ``calibration="online"`` or ``"mixture"``. Copies of a runnable share it."""
+        """What learns with ``calibration="online"`` or ``"mixture"``. Copies of a
+        runnable share it.
+        """
         return self._setup.large.learner if self._setup.large else self._setup.learner
 
     @property
     def learned(self) -> Calibration | None:
-        """The calibration in use. A learned calibration can be saved, and given to the next process."""
+        """The calibration in use. A learned calibration can be saved, and given to the
+        next process.
+        """
         return self._setup.learned
 
     def record_outcome(self, answered: AIMessage | str, correct: bool) -> bool:
-        """Tell ``calibration="online"`` whether an answer was right. Return False if the question is unknown or old.
+        """Tell ``calibration="online"`` whether an answer was right. Return False if
+        the question is unknown or old.
 
         Args:
             answered: the message, or the ``id`` in its account.
             correct: whether its answer was right.
 
         Raises:
-            ConfigurationError: nothing is learned here, or the message is not one of ReASC's.
+            ConfigurationError: nothing is learned here, or the message is not one of
+                ReASC's.
         """
         if not (online := self._setup.online):
             beside = " without escalate_to" if self.escalate_to is not None else ""
             raise ConfigurationError(
-                f"outcomes are learned with calibration='online'{beside}, not {self.calibration!r}"
+                f"outcomes are learned with calibration='online'{beside}, not "
+                f"{self.calibration!r}"
             )
         id = question_id(answered)
         return id is not None and online.record_outcome(id, bool(correct))
@@ -276,17 +374,26 @@ class Options(Checked):
         """The asynchronous :meth:`record_outcome`, in a thread."""
         return await in_thread(self.record_outcome, answered, correct)
 
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy with other options, which are checked. It shares the model and what has been learned."""
+    def model_copy(
+        self, *, update: Mapping[str, Any] | None = None, deep: bool = False
+    ) -> Self:
+        """Return a copy with other options, which are checked. It shares the model and
+        what has been learned.
+        """
         changed = dict(update or {})
         fields = {name: getattr(self, name) for name in self.model_fields_set} | changed
         name = fields[self._model_field]
         if self._made is None or name != getattr(self, self._model_field):
             copy = type(self)(**fields)
         else:
-            copy = type(self)(**fields | {self._model_field: self._made})  # one model made from a name is enough
+            copy = type(self)(
+                **fields | {self._model_field: self._made}
+            )  # one model made from a name is enough
             copy.__dict__[self._model_field], copy._made = name, self._made
-        if self.calibrator is not None and not changed.keys() & {*self._learns_of, self._model_field}:
+        if self.calibrator is not None and not changed.keys() & {
+            *self._learns_of,
+            self._model_field,
+        }:
             copy._go_on_with(self.calibrator)
         return copy
 
@@ -294,18 +401,28 @@ class Options(Checked):
         """Learn together with another one that learns of the same, instead of anew."""
         self._setup = self._setup.learning_with(calibrator)
 
-    def configurable_fields(self, **kwargs: AnyConfigurableField) -> RunnableSerializable[Any, Any]:
+    def configurable_fields(
+        self, **kwargs: AnyConfigurableField
+    ) -> RunnableSerializable[Any, Any]:
         """As in LangChain. What is configured for a call learns together with this one."""
         kind = type(self).model_fields
         if unknown := kwargs.keys() - kind.keys():
-            raise ConfigurationError(f"no option is called {', '.join(sorted(unknown))}; there are {', '.join(kind)}")
+            raise ConfigurationError(
+                f"no option is called {', '.join(sorted(unknown))}; there are "
+                f"{', '.join(kind)}"
+            )
         return _Configurable(default=cast(Any, self), fields=kwargs)
 
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
         """Yield the options that were set, each in some words."""
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
-            if name in self.model_fields_set and field.description and field.repr and value != field.default:
+            if (
+                name in self.model_fields_set
+                and field.description
+                and field.repr
+                and value != field.default
+            ):
                 yield name, _Shown(value)
 
     def __copy__(self) -> Self:
@@ -316,8 +433,13 @@ class Options(Checked):
         return self.model_copy()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle only the options. To keep what was learned, save :attr:`learned`, or use ``online_state``."""
-        return _unpickle, (type(self), {name: getattr(self, name) for name in self.model_fields_set})
+        """Pickle only the options. To keep what was learned, save :attr:`learned`, or
+        use ``online_state``.
+        """
+        return _unpickle, (
+            type(self),
+            {name: getattr(self, name) for name in self.model_fields_set},
+        )
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in Options.model_fields or name == self._model_field:
@@ -325,7 +447,11 @@ class Options(Checked):
             self.__dict__.clear()  # of what was cached, too
             self.__dict__.update(changed.__dict__)
             self.model_fields_set.update(changed.model_fields_set)
-            self._setup, self._made, self._made_larger = changed._setup, changed._made, changed._made_larger
+            self._setup, self._made, self._made_larger = (
+                changed._setup,
+                changed._made,
+                changed._made_larger,
+            )
         else:
             super().__setattr__(name, value)
 
@@ -336,24 +462,32 @@ AnyOptions = TypeVar("AnyOptions", bound=Options)
 def with_other_answers(options: AnyOptions, answer: Any, **changed: Any) -> AnyOptions:
     """Return a copy that votes on other answers and learns together with the original.
 
-    The answers are part of the kind of request, so what is learned of the one is not mixed up with the other.
+    The answers are part of the kind of request, so what is learned of the one is not
+    mixed up with the other.
 
     Args:
         options: the original.
         answer: where the answer is in a response.
         changed: further options of the copy.
     """
-    # Without a file, because the file of the original would refuse a calibrator of its own for other answers.
-    copy = options.model_copy(update={**changed, "answer": answer, "online_state": None})
+    # Without a file, because the file of the original would refuse a calibrator of its
+    # own for other answers.
+    copy = options.model_copy(
+        update={**changed, "answer": answer, "online_state": None}
+    )
     if options.calibrator is not None:
         copy._setup = copy._setup.learning_with(options.calibrator, other_answers=True)
     return copy
 
 
 class _Configurable(RunnableConfigurableFields):  # type: ignore[type-arg]  # pydantic would convert what is made
-    """Makes a copy with the options of each call, which learns together with the others."""
+    """Makes a copy with the options of each call, which learns together with the
+    others.
+    """
 
-    def prepare(self, config: RunnableConfig | None = None) -> tuple[Runnable[Any, Any], RunnableConfig]:
+    def prepare(
+        self, config: RunnableConfig | None = None
+    ) -> tuple[Runnable[Any, Any], RunnableConfig]:
         configured, config = super().prepare(config)
         calibrator = getattr(self.default, "calibrator", None)
         if calibrator is not None and isinstance(configured, Options):
@@ -362,7 +496,9 @@ class _Configurable(RunnableConfigurableFields):  # type: ignore[type-arg]  # py
 
 
 class VoteOptions(TypedDict, total=False):
-    """The types of all :class:`Options` except the model, for functions that pass them on as keywords."""
+    """The types of all :class:`Options` except the model, for functions that pass them
+    on as keywords.
+    """
 
     calibration: Calibration | Literal["online", "mixture"] | str | Path | None
     rule: StoppingRule | str | None
@@ -396,13 +532,19 @@ class _Shown:
     def __repr__(self) -> str:
         value = self._value
         if isinstance(value, Runnable):
-            models = [f"{type(leaf.model).__name__}({name_of_model(leaf.model) or ''})" for leaf in leaves(value, {})]
+            models = [
+                f"{type(leaf.model).__name__}({name_of_model(leaf.model) or ''})"
+                for leaf in leaves(value, {})
+            ]
             return " or ".join(models) or value.get_name()
-        return shortened(value.name if isinstance(value, Extractor) else repr(value), 80)
+        return shortened(
+            value.name if isinstance(value, Extractor) else repr(value), 80
+        )
 
 
 def question_id(answered: AIMessage | str) -> str | None:
-    """Return the ``id`` for an outcome: the given one, or that of a message's account; None if there was no vote.
+    """Return the ``id`` for an outcome: the given one, or that of a message's account;
+    None if there was no vote.
 
     Raises:
         ConfigurationError: the message is not one of ReASC's.
@@ -411,7 +553,10 @@ def question_id(answered: AIMessage | str) -> str | None:
         return answered
     account: dict[str, Any] | None = answered.response_metadata.get("reasc")
     if account is None:
-        raise ConfigurationError("the message has no response_metadata['reasc']; give one that ReASC returned")
+        raise ConfigurationError(
+            "the message has no response_metadata['reasc']; give one that ReASC "
+            "returned"
+        )
     return account.get("id")
 
 

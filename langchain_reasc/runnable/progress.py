@@ -4,13 +4,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Progress = bool | Callable[[int, int], None] | None
-"""Whether a bar is shown, on stderr in a terminal or below the cell of a notebook (which needs ipywidgets); or a
-function that is called with (inputs answered, inputs)."""
+"""Whether a bar is shown, on stderr in a terminal or below the cell of a notebook
+(which needs ipywidgets); or a function that is called with (inputs answered, inputs).
+"""
 
 
 @contextmanager
 def show_progress(progress: Progress, total: int) -> Iterator[Callable[[], None]]:
-    """Show how far a batch has come; yield what is called for each input that has been answered."""
+    """Show how far a batch has come; yield what is called for each input that has been
+    answered.
+    """
     if progress is True:
         with _bar(total) as move:
             yield move
@@ -29,11 +32,21 @@ def show_progress(progress: Progress, total: int) -> Iterator[Callable[[], None]
 @contextmanager
 def _bar(total: int) -> Iterator[Callable[[], None]]:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
     from rich.progress import Progress as Bar
 
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     shown = console.is_terminal or console.is_jupyter
     with Bar(*columns, console=console, disable=not shown) as bar:
         task = bar.add_task("Answering", total=total)

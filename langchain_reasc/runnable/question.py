@@ -1,4 +1,6 @@
-"""The state of one input: its samples, and the decision on them, without threads or event loops."""
+"""The state of one input: its samples, and the decision on them, without threads or
+event loops.
+"""
 
 import logging
 from collections import Counter
@@ -33,7 +35,12 @@ from langchain_reasc.runnable.ballot import Ballot
 from langchain_reasc.runnable.escalation import Escalating
 from langchain_reasc.runnable.plan import Plan
 from langchain_reasc.runnable.request import Request
-from langchain_reasc.runnable.result import ReASCResult, SampledResponse, Usage, shortened
+from langchain_reasc.runnable.result import (
+    ReASCResult,
+    SampledResponse,
+    Usage,
+    shortened,
+)
 from langchain_reasc.runnable.total_budget import Sampled
 from langchain_reasc.sampling import Sample
 
@@ -46,19 +53,32 @@ DeservesVote = Callable[[AIMessage], bool | Awaitable[bool]]
 """Whether a first response is put to the vote; one that is not is taken as it is."""
 ResponseListener = Callable[[SampledResponse, Decision], None]
 SpendingListener = Callable[[int, int], None]
-"""Called with the tokens, prompt and generated, and the samples that a question has cost."""
-_NOT_AUDITED: Final = ("budget", "timeout", "alone", "hopeless", "plurality", "unanswered", "contested")
+"""Called with the tokens, prompt and generated, and the samples that a question has
+cost.
+"""
+_NOT_AUDITED: Final = (
+    "budget",
+    "timeout",
+    "alone",
+    "hopeless",
+    "plurality",
+    "unanswered",
+    "contested",
+)
 """Reasons of decisions that no rule has made."""
 
 
 @dataclass(frozen=True)
 class CallBudget:
-    """What one call may spend of a budget that it shares with others. The rule does not settle for less evidence then.
+    """What one call may spend of a budget that it shares with others. The rule does not
+    settle for less evidence then.
 
     Attributes:
-        tokens: prompt and generated tokens after which no sample is launched; None for any number.
+        tokens: prompt and generated tokens after which no sample is launched; None for
+            any number.
         samples: samples that may be launched; None for ``max_samples``.
-        seconds: seconds after which no sample is launched; what is in flight then is waited for. None for any time.
+        seconds: seconds after which no sample is launched; what is in flight then is
+            waited for. None for any time.
         on_spent: called with what the call has cost when it is answered, or fails.
     """
 
@@ -69,18 +89,22 @@ class CallBudget:
 
 
 class Question:
-    """Collects the samples of one input in any order, and decides on them in launch order.
+    """Collects the samples of one input in any order, and decides on them in launch
+    order.
 
     Args:
         request: what is asked.
         plan: how it is decided.
         first: a sample that was drawn before.
-        on_response: called with each response and the decision after it, in launch order.
-        deserves_vote: asked of the first response that says anything, which is then launched alone; None puts every
-            one to the vote.
+        on_response: called with each response and the decision after it, in launch
+            order.
+        deserves_vote: asked of the first response that says anything, which is then
+            launched alone; None puts every one to the vote.
         budget: what the call may spend.
-        live: the model of a first response whose text is passed on as it comes; None if it is not.
-        on_finished: called with what can be learned from it, in place of what learns online.
+        live: the model of a first response whose text is passed on as it comes; None if
+            it is not.
+        on_finished: called with what can be learned from it, in place of what learns
+            online.
     """
 
     def __init__(
@@ -99,14 +123,25 @@ class Question:
         self.request, self.setup, self.model = request, setup, request.model
         self.deserves_vote, self.live, self.passed_on = deserves_vote, live, False
         self._budget = budget or CallBudget()
-        self._max_samples = min(options.max_samples, self._budget.samples or options.max_samples)
+        self._max_samples = min(
+            options.max_samples, self._budget.samples or options.max_samples
+        )
         self._on_response, self._on_finished = on_response, on_finished
         if setup.online and on_finished is None:
-            self._on_finished = partial(setup.online.observe, learned=plan.calibration is not None)
-        self._ballot = Ballot(request, plan, learning=self._on_finished is not None, spans=on_finished is not None)
+            self._on_finished = partial(
+                setup.online.observe, learned=plan.calibration is not None
+            )
+        self._ballot = Ballot(
+            request,
+            plan,
+            learning=self._on_finished is not None,
+            spans=on_finished is not None,
+        )
         self.decide_by(plan)
         unknown = setup.unknown_names(self.model.schemas) if self.model.schemas else []
-        self._notices = tuple(dict.fromkeys([*self.model.notices, *unknown, *plan.notices]))
+        self._notices = tuple(
+            dict.fromkeys([*self.model.notices, *unknown, *plan.notices])
+        )
         self._samples: dict[int, Sample] = {}
         self._lost: list[Sample] = []
         self._responses: dict[int, Response] = {}
@@ -114,7 +149,9 @@ class Question:
         self._undecided = 0  # responses after each of which the rule did not stop
         self._ended_by: Literal["timeout", "budget"] | None = None
         # Whether one more response is to be compared with the decision of a rule.
-        self._to_audit = bool(setup.online and plan.calibration and setup.online.audits(options.audit))
+        self._to_audit = bool(
+            setup.online and plan.calibration and setup.online.audits(options.audit)
+        )
         self._audit_index: int | None = None
         self._audit_answers: list[str | None] = []
         self._audit_notices: list[str] = []
@@ -139,7 +176,8 @@ class Question:
         """Samples to launch now; 0 once decided or when the budget is spent.
 
         Raises:
-            ReASCError: nothing but failures have come, so that more of the same would only cost more.
+            ReASCError: nothing but failures have come, so that more of the same would
+                only cost more.
         """
         launched = len(self._samples)
         if self._ended_by or launched >= self._max_samples:
@@ -158,7 +196,9 @@ class Question:
         """Return the indices of the next ``count`` samples."""
         first = len(self._samples)
         if self.decision:
-            first = self._audit_index = self.launched  # of those cut off, some may never have come
+            first = self._audit_index = (
+                self.launched
+            )  # of those cut off, some may never have come
             self._to_audit = False
         self._launched = first + count
         return range(first, self._launched)
@@ -167,7 +207,8 @@ class Question:
         """Take a sample that has ended, and decide.
 
         Raises:
-            LogprobsUnavailable: confidence is required, and it has none; says so if the model was not asked for it.
+            LogprobsUnavailable: confidence is required, and it has none; says so if the
+                model was not asked for it.
         """
         self._samples[sample.index] = sample
         while self.decision is None and (following := self._samples.get(self._next)):
@@ -178,7 +219,9 @@ class Question:
             self._compare(sample, self.decision)
 
     def vote_anyway(self, error: Exception) -> None:
-        """Put the first response to the vote, although the user's function failed on it."""
+        """Put the first response to the vote, although the user's function failed on
+        it.
+        """
         if isinstance(error, ReASCError) or is_control_flow(error):
             raise error
         failure = f"{getattr(self.deserves_vote, '__name__', 'when')} failed on a response: {error!r}"
@@ -186,7 +229,9 @@ class Question:
         self._ballot.add_notice(failure)
 
     def check_limits(self) -> None:
-        """Launch no more samples once the question has had its time, or spent its budget."""
+        """Launch no more samples once the question has had its time, or spent its
+        budget.
+        """
         budget, clock = self._budget, self.request.clock
         if clock.over:
             self._ended_by = "timeout"
@@ -199,33 +244,49 @@ class Question:
         """Report the cost to the listener once, even if the question failed."""
         if self._budget.on_spent and not self._reported:
             asked = [self, *self.beside]
-            self._budget.on_spent(sum(one.tokens for one in asked), sum(one.launched for one in asked))
+            self._budget.on_spent(
+                sum(one.tokens for one in asked), sum(one.launched for one in asked)
+            )
         self._reported = True
 
     @property
     def asks(self) -> DeservesVote | None:
-        """What is asked whether the next response is put to the vote; None once a response has said anything."""
+        """What is asked whether the next response is put to the vote; None once a
+        response has said anything.
+        """
         said = any(one.instead != "" for one in self._responses.values())
         return None if said else self.deserves_vote
 
     @property
     def rest_of_budget(self) -> CallBudget | None:
-        """What another model may spend on the question; None if its budget or its time is over."""
+        """What another model may spend on the question; None if its budget or its time
+        is over.
+        """
         budget, asked = self._budget, [self, *self.beside]
         tokens = budget.tokens and budget.tokens - sum(one.tokens for one in asked)
         samples = budget.samples and budget.samples - sum(one.launched for one in asked)
         over = self._ended_by or self.request.cutoff.given_up
-        if over or (tokens is not None and tokens <= 0) or (samples is not None and samples <= 0):
+        if (
+            over
+            or (tokens is not None and tokens <= 0)
+            or (samples is not None and samples <= 0)
+        ):
             return None
         return CallBudget(tokens, samples, budget.seconds)
 
     def spent(self) -> tuple[tuple[SampledResponse, ...], Usage]:
         """Return the samples so far, and what they have cost."""
-        return self._sampled([sample for _, sample in sorted(self._samples.items())]), self._usage()
+        return self._sampled(
+            [sample for _, sample in sorted(self._samples.items())]
+        ), self._usage()
 
     def answer_of(self, message: AIMessage) -> str | None:
-        """Return the answer of another model's response, equal to the answers here that say the same."""
-        return answer_among(list(self._responses.values()), self._ballot.read_audit(message))
+        """Return the answer of another model's response, equal to the answers here that
+        say the same.
+        """
+        return answer_among(
+            list(self._responses.values()), self._ballot.read_audit(message)
+        )
 
     @property
     def has_response(self) -> bool:
@@ -241,19 +302,28 @@ class Question:
     def tokens(self) -> int:
         """Tokens that the samples so far have cost, prompts too, and those of a judge."""
         usage = self._usage()
-        return usage.bill["total_tokens"] + (usage.judge["total_tokens"] if usage.judge else 0)
+        return usage.bill["total_tokens"] + (
+            usage.judge["total_tokens"] if usage.judge else 0
+        )
 
     def sampled(self, *, ended: bool) -> Sampled:
         """Return what the total budget of a batch needs to know."""
         decision = None if ended else self.decision or self._decided()
-        return Sampled(decision, self.launched, max(0, self._max_samples - self.launched), self.tokens)
+        return Sampled(
+            decision,
+            self.launched,
+            max(0, self._max_samples - self.launched),
+            self.tokens,
+        )
 
     def result(self) -> ReASCResult:
-        """Return the outcome, and learn from it. If budget or time ran out undecided, what there is decides.
+        """Return the outcome, and learn from it. If budget or time ran out undecided,
+        what there is decides.
 
         Raises:
             SamplingError: no response was obtained.
-            Undecided: the evidence is not sufficient, or the answer too unlikely, and that is to be raised.
+            Undecided: the evidence is not sufficient, or the answer too unlikely, and
+                that is to be raised.
         """
         return concluded(self.outcome(), self.setup.options)
 
@@ -271,8 +341,12 @@ class Question:
             raise error_without_response(samples)
         decision = self.decision
         if decision is None:
-            decision = replace(self._decided(), stop=True, reason=self._ended_by or "budget")
-        promises = self.plan.promises(decision, self._given[0].score if self._given else None)
+            decision = replace(
+                self._decided(), stop=True, reason=self._ended_by or "budget"
+            )
+        promises = self.plan.promises(
+            decision, self._given[0].score if self._given else None
+        )
         notices = self._all_notices(decision, samples)
         id = token_hex(8) if self.setup.online and decision.reason != "alone" else None
         if self._on_finished and decision.reason != "alone":
@@ -284,11 +358,18 @@ class Question:
         unsupported = share is not None and share <= self.setup.options.min_share
         merged = decision.whole is not None and decision.answer not in answers
         if merged:
-            notices.append("the answer was put together field by field: no response gave it as a whole")
+            notices.append(
+                "the answer was put together field by field: no response gave it as a "
+                "whole"
+            )
         figures = {
             **({} if id is None else {"id": id, "kind": self.request.kind}),
             "method": self.plan.rule.name,
-            **({} if self.request.asked is None else {"answered_by": self.request.asked}),
+            **(
+                {}
+                if self.request.asked is None
+                else {"answered_by": self.request.asked}
+            ),
             "samples": decision.samples,
             "launched": len(samples),
             "failed": [one.status for one in samples].count("failed"),
@@ -297,10 +378,24 @@ class Question:
             **promises,
             "tokens": {**usage.account, "winner": output_tokens(winner)},
         }
-        message = add_account(winner, decision, notices, usage, figures, keep_logprobs=self.model.keep_logprobs)
+        message = add_account(
+            winner,
+            decision,
+            notices,
+            usage,
+            figures,
+            keep_logprobs=self.model.keep_logprobs,
+        )
         account = message.response_metadata["reasc"]
-        logger.debug("decided after %d of %d samples: %s", decision.samples, len(samples), account)
-        return ReASCResult(message, decision, responses, usage, tuple(notices), unsupported=unsupported)
+        logger.debug(
+            "decided after %d of %d samples: %s",
+            decision.samples,
+            len(samples),
+            account,
+        )
+        return ReASCResult(
+            message, decision, responses, usage, tuple(notices), unsupported=unsupported
+        )
 
     def _all_notices(self, decision: Decision, samples: Sequence[Sample]) -> list[str]:
         ballot, given = self._ballot, self._given
@@ -309,7 +404,9 @@ class Question:
         of_samples = [*ballot.confidence_notices(len(given)), *failure_notices(samples)]
         return [*self._notices, *never, *of_votes, *of_samples]
 
-    def _finished(self, decision: Decision, id: str | None, promises: Mapping[str, Any]) -> AnsweredQuestion:
+    def _finished(
+        self, decision: Decision, id: str | None, promises: Mapping[str, Any]
+    ) -> AnsweredQuestion:
         """Return what can be learned from the question."""
         answers = [*(one.answer for one in self._given), *self._audit_answers]
         p_correct = promises.get("p_correct", {}).get("value")
@@ -327,14 +424,20 @@ class Question:
             except LogprobsUnavailable as error:
                 if self.model.not_requested is None:
                     raise
-                raise LogprobsUnavailable(f"{error}. {self.model.not_requested}") from error
+                raise LogprobsUnavailable(
+                    f"{error}. {self.model.not_requested}"
+                ) from error
         self._responses[sample.index] = response
         decision = self._decided()
         if decision.stop:
             self.decision = decision
             self._to_audit = self._to_audit and decision.reason not in _NOT_AUDITED
-            if decision.reason == "unanswered" and not self._on_response:  # which is told of it
-                warn_once(f"sampling stops: {'; '.join(self._ballot.notices(self._given))}")
+            if (
+                decision.reason == "unanswered" and not self._on_response
+            ):  # which is told of it
+                warn_once(
+                    f"sampling stops: {'; '.join(self._ballot.notices(self._given))}"
+                )
         if self._on_response:
             self._on_response(self._sampled([sample])[0], decision)
 
@@ -353,13 +456,23 @@ class Question:
 
     def _useful(self, most: int) -> int:
         """Return how many of so many samples may be needed to decide."""
-        if most == 1 or not self.setup.prepared.is_set():  # to look ahead may take long before that
-            return min(most, self.plan.rule.earliest) if self.plan.rule.earliest > 1 else most
+        if (
+            most == 1 or not self.setup.prepared.is_set()
+        ):  # to look ahead may take long before that
+            return (
+                min(most, self.plan.rule.earliest)
+                if self.plan.rule.earliest > 1
+                else most
+            )
         if any(one.answer is not None for one in self._responses.values()):
             return fewest_further(self._rule_in_use, self._given, most)
         try:
-            return fewest_further(rule_in_use(self.plan.rule, self._max_samples), self._given, most)
-        except Exception:  # of a user's rule that reads answers, and cannot read one that is made up
+            return fewest_further(
+                rule_in_use(self.plan.rule, self._max_samples), self._given, most
+            )
+        except (
+            Exception
+        ):  # of a user's rule that reads answers, and cannot read one that is made up
             return most
 
     def _compare(self, sample: Sample, decision: Decision) -> None:
@@ -372,28 +485,49 @@ class Question:
                 outcome = f": it {'agrees' if agrees else 'does not agree'} with it"
             except Exception as error:  # of a response that nothing rests on
                 outcome += f": {error!r}"
-        self._audit_notices = [*notices, f"one more response was paid for to audit this answer{outcome}"]
+        self._audit_notices = [
+            *notices,
+            f"one more response was paid for to audit this answer{outcome}",
+        ]
 
     def _check_failures(self) -> None:
-        """Raise if all samples so far have failed (two or more, or one that will recur)."""
+        """Raise if all samples so far have failed (two or more, or one that will
+        recur).
+        """
         if len(self._samples) > 1 or will_recur(self._samples[0].error):
-            raise error_without_response([sample for _, sample in sorted(self._samples.items())])
+            raise error_without_response(
+                [sample for _, sample in sorted(self._samples.items())]
+            )
 
-    def _winner(self, responses: Sequence[SampledResponse], decision: Decision) -> tuple[AIMessage, Decision]:
-        """Return the most trusted response that gives the winning answer, and the decision it stands for.
+    def _winner(
+        self, responses: Sequence[SampledResponse], decision: Decision
+    ) -> tuple[AIMessage, Decision]:
+        """Return the most trusted response that gives the winning answer, and the
+        decision it stands for.
 
-        An answer that was put together from several is written into one of them. Where that is refused, the best
-        answer that one response gave as a whole has won.
+        An answer that was put together from several is written into one of them. Where
+        that is refused, the best answer that one response gave as a whole has won.
         """
         given = decision.answer if decision.whole is None else decision.whole
-        agreeing = [response for response in responses if response.used and response.answer == given]
+        agreeing = [
+            response
+            for response in responses
+            if response.used and response.answer == given
+        ]
         used = agreeing or [response for response in responses if response.used]
         alike = Counter(map(_content_without_answer, self._responses.values()))
 
-        def trust(one: SampledResponse) -> tuple[float, bool, int, bool]:  # of those without an answer, what they say
+        def trust(
+            one: SampledResponse,
+        ) -> tuple[float, bool, int, bool]:  # of those without an answer, what they say
             response = self._responses[one.index]
             content = _content_without_answer(response)
-            return one.weight, response.not_voted, alike[content] if content else 0, response.instead != ""
+            return (
+                one.weight,
+                response.not_voted,
+                alike[content] if content else 0,
+                response.instead != "",
+            )
 
         best = max(used, key=trust)
         winner = (used[0] if self.passed_on and used[0].index == 0 else best).message
@@ -406,7 +540,11 @@ class Question:
 
     def _sampled(self, samples: Sequence[Sample]) -> tuple[SampledResponse, ...]:
         responses = dict(zip(self._responses, self._given, strict=True))
-        weights = dict(zip(responses, self.plan.rule.weights(list(responses.values())), strict=True))
+        weights = dict(
+            zip(
+                responses, self.plan.rule.weights(list(responses.values())), strict=True
+            )
+        )
         sampled, unread = [], Response(None)
         for sample in samples:
             response = responses.get(sample.index, unread)
@@ -428,43 +566,73 @@ class Question:
 
     def _usage(self) -> Usage:
         judged = self._ballot.meanings.judged if self._ballot.meanings else None
-        samples, tokens = list(self._samples.values()), lambda: self.request.estimated_prompt_tokens
-        return Usage.add_up(samples, used=self._responses, lost=self._lost, judged=judged, prompt_tokens=tokens)
+        samples, tokens = (
+            list(self._samples.values()),
+            lambda: self.request.estimated_prompt_tokens,
+        )
+        return Usage.add_up(
+            samples,
+            used=self._responses,
+            lost=self._lost,
+            judged=judged,
+            prompt_tokens=tokens,
+        )
 
 
 def _content_without_answer(response: Response) -> str | None:
-    """Return what is equal in responses that have content but no answer: refused calls, or that they are blank."""
+    """Return what is equal in responses that have content but no answer: refused calls,
+    or that they are blank.
+    """
     return BLANK if response.blank else response.instead
 
 
 def concluded(result: ReASCResult, options: "Options") -> ReASCResult:
-    """Return a result, or an empty message in its place if it is undecided and the options say so.
+    """Return a result, or an empty message in its place if it is undecided and the
+    options say so.
 
     Raises:
         Undecided: it is undecided, and that is to be raised.
     """
     if options.abstain_below is not None:
         result = replace(result, doubt=result.doubt_below(options.abstain_below))
-    if result.doubt is None and (options.on_undecided == "answer" or not result.undecided):
+    if result.doubt is None and (
+        options.on_undecided == "answer" or not result.undecided
+    ):
         return result
     if options.on_undecided != "raise":
         return result.abstained()
     given = "" if result.answer is None else f"'{shortened(result.answer)}' is "
-    raise Undecided(f"{given}{result.summary()}; the error's result has every response", result)
+    raise Undecided(
+        f"{given}{result.summary()}; the error's result has every response", result
+    )
 
 
 def error_without_response(samples: Sequence[Sample]) -> Exception:
     """Build the error for a question with no responses."""
     errors = [sample.error for sample in samples if sample.error is not None]
     if not errors:
-        return SamplingError(f"all {len(samples)} samples were given up before they had ended")
+        return SamplingError(
+            f"all {len(samples)} samples were given up before they had ended"
+        )
     first = errors[0]
-    if isinstance(first, ReASCError) and type(first) is not SamplingError:  # which says it of one sample
-        return first.with_traceback(None)  # the way through a sample's thread says nothing more
-    if all(isinstance(error, ContextOverflowError) for error in errors):  # LangChain's summarizing waits for it
+    if (
+        isinstance(first, ReASCError) and type(first) is not SamplingError
+    ):  # which says it of one sample
+        return first.with_traceback(
+            None
+        )  # the way through a sample's thread says nothing more
+    if all(
+        isinstance(error, ContextOverflowError) for error in errors
+    ):  # LangChain's summarizing waits for it
         return first
-    because = "" if (root := root_of(first)) is first else f" ({type(root).__name__}: {root})"
-    failure = SamplingError(f"all {len(samples)} samples failed; the first: {first!r}{because}", errors)
-    if not explains_itself(first):  # a fault in somebody's code, which a traceback shows
+    because = (
+        "" if (root := root_of(first)) is first else f" ({type(root).__name__}: {root})"
+    )
+    failure = SamplingError(
+        f"all {len(samples)} samples failed; the first: {first!r}{because}", errors
+    )
+    if not explains_itself(
+        first
+    ):  # a fault in somebody's code, which a traceback shows
         failure.__cause__ = first
     return failure

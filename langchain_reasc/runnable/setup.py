@@ -1,4 +1,6 @@
-"""Prepare the options of a call: the model, the rule, and the check of the calibration's fingerprint."""
+"""Prepare the options of a call: the model, the rule, and the check of the
+calibration's fingerprint.
+"""
 
 import os
 import threading
@@ -46,24 +48,30 @@ LEARNING: Final = ("online", "mixture")
 OnMissing = Literal["error", "count"]
 _KEPT: Final = 64  # plans: each kind of request may have a calibration of its own
 _PREPARING: Final = threading.Lock()
-if hasattr(os, "register_at_fork"):  # or it would stay locked in a child that is forked meanwhile
+if hasattr(
+    os, "register_at_fork"
+):  # or it would stay locked in a child that is forked meanwhile
     os.register_at_fork(
-        before=_PREPARING.acquire, after_in_parent=_PREPARING.release, after_in_child=_PREPARING.release
+        before=_PREPARING.acquire,
+        after_in_parent=_PREPARING.release,
+        after_in_child=_PREPARING.release,
     )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Setup:
-    """Options, checked and prepared once; a question that is being answered keeps the setup it began with.
+    """Options, checked and prepared once; a question that is being answered keeps the
+    setup it began with.
 
     Attributes:
         options: a copy of the options.
         model: what is sampled.
         extract: finds the answer in a response.
-        on_missing_confidence: what is done with a response without confidence; learning online needs none.
+        on_missing_confidence: what is done with a response without confidence; learning
+            online needs none.
         calibration: what scores mean; None where there is none, or it is learned.
-        learner: learns a calibration from what is answered; None if nothing is learned, or the large model has the
-            learner.
+        learner: learns a calibration from what is answered; None if nothing is learned,
+            or the large model has the learner.
         large: the large model that contested questions go to; None without one.
         prepared: whether :meth:`prepare` has been called.
     """
@@ -87,13 +95,15 @@ class Setup:
         *,
         quiet: bool,
     ) -> "Setup":
-        """Check the options against each other and against the model, before anything is paid for.
+        """Check the options against each other and against the model, before anything
+        is paid for.
 
         Args:
             options: the options.
             model: the model they name.
             larger: the larger model they name, if any.
-            quiet: whether samples are parts of one model call, see :mod:`langchain_reasc.sampling.tracing`.
+            quiet: whether samples are parts of one model call, see
+                :mod:`langchain_reasc.sampling.tracing`.
 
         Raises:
             ReASCError: as the constructor of :class:`~langchain_reasc.ReASCRunnable`.
@@ -103,8 +113,14 @@ class Setup:
             known = None if learning else load_calibration(known)
         measure = options.measure or (known.measure if known else None)
         _check_combination(options, measure)
-        on_missing = "count" if options.calibration == "online" else options.on_missing_confidence
-        prepared, measure = _prepared(options, model, known, measure, on_missing, quiet=quiet)
+        on_missing = (
+            "count"
+            if options.calibration == "online"
+            else options.on_missing_confidence
+        )
+        prepared, measure = _prepared(
+            options, model, known, measure, on_missing, quiet=quiet
+        )
         setup = cls(
             options=options,
             model=prepared,
@@ -115,9 +131,13 @@ class Setup:
         if learning or options.fixed_prompt is not None:
             running = setup.fingerprint  # which fails where the prompt is none
             if larger is None:
-                setup = replace(setup, learner=_learner(options, measure, running, quiet=quiet))
+                setup = replace(
+                    setup, learner=_learner(options, measure, running, quiet=quiet)
+                )
         if larger is not None:
-            setup = replace(setup, large=Large.from_options(options, setup, larger, quiet=quiet))
+            setup = replace(
+                setup, large=Large.from_options(options, setup, larger, quiet=quiet)
+            )
         if known:  # a chat model is bound to tools once it is made
             setup.require_fit(known, prepared, bound=not quiet)
         if prepared.no_logprobs:
@@ -131,7 +151,9 @@ class Setup:
         return setup
 
     def prepare(self) -> None:
-        """Import and work out what the first decision needs; what is learned later is prepared where it is learned."""
+        """Import and work out what the first decision needs; what is learned later is
+        prepared where it is learned.
+        """
         with _PREPARING:  # of all setups, which need much the same
             if not self.prepared.is_set():
                 import_deferred()
@@ -149,11 +171,17 @@ class Setup:
     def measured_on(self) -> dict[str, Any]:
         """The options that a calibration holds for."""
         options = self.options
-        return {"prompt": options.fixed_prompt, "answer": options.answer, "tool_votes": options.tool_votes}
+        return {
+            "prompt": options.fixed_prompt,
+            "answer": options.answer,
+            "tool_votes": options.tool_votes,
+        }
 
     @property
     def mixture(self) -> MixtureCalibrator | None:
-        """What learns from first responses alone, in a batch from all of them before any decision."""
+        """What learns from first responses alone, in a batch from all of them before
+        any decision.
+        """
         return self.learner if isinstance(self.learner, MixtureCalibrator) else None
 
     @property
@@ -178,22 +206,37 @@ class Setup:
         return plan
 
     def learning_with(
-        self, known: MixtureCalibrator | ConsensusCalibrator | EscalationLearner, *, other_answers: bool = False
+        self,
+        known: MixtureCalibrator | ConsensusCalibrator | EscalationLearner,
+        *,
+        other_answers: bool = False,
     ) -> "Setup":
-        """Return a copy that learns with another calibrator, if that learns of the same; else itself.
+        """Return a copy that learns with another calibrator, if that learns of the
+        same; else itself.
 
         Args:
             known: the other calibrator.
-            other_answers: whether it may learn of other answers, which are other kinds of request.
+            other_answers: whether it may learn of other answers, which are other kinds
+                of request.
         """
         own = self.large.learner if self.large else self.learner
-        if own is None or type(own) is not type(known) or not (other_answers or own.learns_of == known.learns_of):
+        if (
+            own is None
+            or type(own) is not type(known)
+            or not (other_answers or own.learns_of == known.learns_of)
+        ):
             return self
         if isinstance(known, EscalationLearner):
-            return replace(self, large=self.large and replace(self.large, learner=known))
+            return replace(
+                self, large=self.large and replace(self.large, learner=known)
+            )
         return replace(self, learner=known)
 
-    def with_answers(self, extract: Extractor | None = None, classes: Mapping[str, type[Any]] | None = None) -> "Setup":
+    def with_answers(
+        self,
+        extract: Extractor | None = None,
+        classes: Mapping[str, type[Any]] | None = None,
+    ) -> "Setup":
         """Return a copy, the large model's too, that reads answers in another way.
 
         Args:
@@ -201,7 +244,9 @@ class Setup:
             classes: the classes of the tools by name; None for the same.
         """
         model = self.model if classes is None else replace(self.model, classes=classes)
-        large = self.large and replace(self.large, setup=self.large.setup.with_answers(extract, classes))
+        large = self.large and replace(
+            self.large, setup=self.large.setup.with_answers(extract, classes)
+        )
         return replace(self, extract=extract or self.extract, model=model, large=large)
 
     def require_fit(
@@ -212,21 +257,26 @@ class Setup:
         *,
         bound: bool = True,
     ) -> None:
-        """Refuse a calibration that was measured on something else, as far as can be told.
+        """Refuse a calibration that was measured on something else, as far as can be
+        told.
 
         Args:
             calibration: the calibration.
             model: what is sampled.
             messages: the messages of a call.
-            bound: whether all that it is asked besides a question is known; else tools and the like are yet to come.
+            bound: whether all that it is asked besides a question is known; else tools
+                and the like are yet to come.
         """
         options = self.options
         if not options.allow_fingerprint_mismatch:
             running = running_fingerprint(model, messages, **self.measured_on)
-            check_fingerprint(calibration.fingerprint, running if bound else running.unbound())
+            check_fingerprint(
+                calibration.fingerprint, running if bound else running.unbound()
+            )
 
     def require_confidence(self, model: PreparedModel) -> None:
-        """Refuse a model that is known to give no logprobs, before anything is paid for.
+        """Refuse a model that is known to give no logprobs, before anything is paid
+        for.
 
         Raises:
             LogprobsUnavailable: confidence is needed.
@@ -234,14 +284,20 @@ class Setup:
         if self.on_missing_confidence == "count":
             return
         known = self.learner or self.calibration
-        if not (_is_stated(known.measure if known else self.options.measure) or self.plan(self.calibration).counted):
+        if not (
+            _is_stated(known.measure if known else self.options.measure)
+            or self.plan(self.calibration).counted
+        ):
             raise LogprobsUnavailable(
-                f"{model.no_logprobs}; or let it state its confidence (ask_confidence=True, calibrated so), or count "
-                "votes with on_missing_confidence='count'"
+                f"{model.no_logprobs}; or let it state its confidence "
+                "(ask_confidence=True, calibrated so), or count votes with "
+                "on_missing_confidence='count'"
             )
 
     def unknown_names(self, schemas: Schemas) -> list[str]:
-        """Say what ``tool_votes`` names that none of the model's tools has; each is logged once."""
+        """Say what ``tool_votes`` names that none of the model's tools has; each is
+        logged once.
+        """
         votes = self.options.tool_votes
         found = votes.unknown_names(schemas)
         for text in found:
@@ -254,11 +310,16 @@ class Setup:
         if plan.probability_curves():
             return
         known = calibration and (calibration.p_correct or calibration.p_agree)
-        why = f"this one says it of {known.rule!r}, not of {plan.rule.name!r}" if known else "here is none that does"
+        why = (
+            f"this one says it of {known.rule!r}, not of {plan.rule.name!r}"
+            if known
+            else "here is none that does"
+        )
         raise ConfigurationError(
-            f"abstain_below={below:g} needs a calibration that says how likely an answer is right (p_correct) or that "
-            f"further responses agree with it (p_agree), and {why}; calibrate() tells both, "
-            "p_correct with right answers to 16 questions or more"
+            f"abstain_below={below:g} needs a calibration that says how likely an "
+            "answer is right (p_correct) or that further responses agree with it "
+            f"(p_agree), and {why}; calibrate() tells both, p_correct with right "
+            "answers to 16 questions or more"
         )
 
 
@@ -270,47 +331,71 @@ def running_fingerprint(
     answer: Any = None,
     tool_votes: ToolVotes | None = None,
 ) -> Fingerprint:
-    """Return what a calibration measured on this model would hold for, with the arguments of ``fingerprint_of``.
+    """Return what a calibration measured on this model would hold for, with the
+    arguments of ``fingerprint_of``.
 
     ``tool_votes`` says how calls of tools are compared.
 
-    Little is known of a model that is not a chat model, or that a call's config has yet to settle.
+    Little is known of a model that is not a chat model, or that a call's config has yet
+    to settle.
     """
-    asks = confidence_part(instruction(tools=bool(model.kwargs.get("tools")))) if model.ask_confidence else None
+    asks = (
+        confidence_part(instruction(tools=bool(model.kwargs.get("tools"))))
+        if model.ask_confidence
+        else None
+    )
     votes = None if tool_votes is None else votes_part(tool_votes)
     if not isinstance(model.model, BaseChatModel) or model.per_config is not None:
         return Fingerprint(ask_confidence=asks, tool_votes=votes)
-    own = fingerprint_of(model.model, kwargs=model.kwargs, messages=messages, prompt=prompt, answer=answer)
+    own = fingerprint_of(
+        model.model,
+        kwargs=model.kwargs,
+        messages=messages,
+        prompt=prompt,
+        answer=answer,
+    )
     return own.model_copy(update={"ask_confidence": asks, "tool_votes": votes})
 
 
 def _check_combination(options: "Options", measure: Measure | None) -> None:
-    """Refuse options that contradict each other; ``measure`` is the one given, or that of the calibration."""
+    """Refuse options that contradict each other; ``measure`` is the one given, or that
+    of the calibration.
+    """
     rule, calibration = options.stopping_rule, options.calibration
     learning = calibration in LEARNING
     if rule is not None:
         _check_rule(rule, calibration if learning else None, measure)
     scored = rule is not None and rule.reads_scores
-    if options.measure is not None and not learning and (calibration is not None or not scored):
+    if (
+        options.measure is not None
+        and not learning
+        and (calibration is not None or not scored)
+    ):
         raise ConfigurationError(
-            f"measure={str(measure)!r} goes with calibration='online' or 'mixture', or with a rule that reads scores; "
-            "a calibration brings its own, and else no confidence is read"
+            f"measure={str(measure)!r} goes with calibration='online' or 'mixture', or "
+            "with a rule that reads scores; a calibration brings its own, and else no "
+            "confidence is read"
         )
     if options.online_state is not None and calibration != "online":
-        raise ConfigurationError(f"online_state={str(options.online_state)!r} goes with calibration='online'")
+        raise ConfigurationError(
+            f"online_state={str(options.online_state)!r} goes with calibration='online'"
+        )
 
 
 def _check_rule(rule: StoppingRule, learning: object, measure: Measure | None) -> None:
-    """Refuse a rule beside a calibration that is ``learning``, or whose scores nothing gives."""
+    """Refuse a rule beside a calibration that is ``learning``, or whose scores nothing
+    gives.
+    """
     if learning is not None:
         raise ConfigurationError(
-            f"calibration={learning!r} makes its rule of what it learns, and takes no other: leave out the rule "
-            f"{rule.name}, or the calibration"
+            f"calibration={learning!r} makes its rule of what it learns, and takes no "
+            f"other: leave out the rule {rule.name}, or the calibration"
         )
     if rule.reads_scores and measure is None:
         raise ConfigurationError(
-            f"the rule {rule.name} reads the scores of responses, and nothing says how they are scored: give it "
-            "measure=Measure(...), or a calibration that has a measure"
+            f"the rule {rule.name} reads the scores of responses, and nothing says how "
+            "they are scored: give it measure=Measure(...), or a calibration that has "
+            "a measure"
         )
 
 
@@ -323,19 +408,32 @@ def _prepared(
     *,
     quiet: bool,
 ) -> tuple[PreparedModel, Measure | None]:
-    """Return the model, asked for logprobs where they are read; and the measure, for a mixture one that it gives."""
+    """Return the model, asked for logprobs where they are read; and the measure, for a
+    mixture one that it gives.
+    """
     mixture, counted = options.calibration == "mixture", on_missing == "count"
-    rule = options.stopping_rule or (known.rule(budget=options.max_samples) if known else None)
-    if known and known.escalation and known.escalation.rule and options.escalate_to is not None:
+    rule = options.stopping_rule or (
+        known.rule(budget=options.max_samples) if known else None
+    )
+    if (
+        known
+        and known.escalation
+        and known.escalation.rule
+        and options.escalate_to is not None
+    ):
         rule = known.escalation.rule_named(known.escalation.rule)
-    learns = options.calibration in LEARNING and (options.escalate_to is None or measure is not None)
+    learns = options.calibration in LEARNING and (
+        options.escalate_to is None or measure is not None
+    )
     reads = learns if rule is None else rule.reads_scores
     asking: dict[str, Any] = {
         "required": not counted and reads,
         "quiet": quiet,
         "ask_confidence": options.ask_confidence,
     }
-    prepared = prepare_model(model, logprobs=reads and not _is_stated(measure), **asking)
+    prepared = prepare_model(
+        model, logprobs=reads and not _is_stated(measure), **asking
+    )
     if mixture and measure is None:
         measure = _default_measure(prepared)
         if _is_stated(measure):
@@ -366,11 +464,15 @@ def _require_signal(measure: Measure, model: PreparedModel) -> None:
     """Refuse a measure of a signal that the model is known not to give."""
     if _is_stated(measure):
         if not model.ask_confidence:
-            raise ConfigurationError(f"the measure {measure} needs a model that is asked: ask_confidence=True")
+            raise ConfigurationError(
+                f"the measure {measure} needs a model that is asked: "
+                "ask_confidence=True"
+            )
     elif model.signals is not None and measure.signal not in model.signals:
         raise ConfigurationError(
-            f"the measure {measure} needs the signal {measure.signal!r}, which the model does not give (it gives: "
-            f"{', '.join(model.signals) or 'none'}); name another measure, or with calibration='mixture' none"
+            f"the measure {measure} needs the signal {measure.signal!r}, which the "
+            f"model does not give (it gives: {', '.join(model.signals) or 'none'}); "
+            "name another measure, or with calibration='mixture' none"
         )
 
 
@@ -380,9 +482,13 @@ def _is_stated(measure: Measure | None) -> bool:
 
 
 def _default_measure(model: PreparedModel) -> Measure:
-    """Return the paper's measure, or the same score of the first signal that the model gives; else what it states."""
+    """Return the paper's measure, or the same score of the first signal that the model
+    gives; else what it states.
+    """
     paper = Measure()
-    if model.ask_confidence and (model.no_logprobs or model.not_requested or model.signals == ()):
+    if model.ask_confidence and (
+        model.no_logprobs or model.not_requested or model.signals == ()
+    ):
         return Measure(VERBALIZED, "mean")
     if not model.signals or paper.signal in model.signals:
         return paper

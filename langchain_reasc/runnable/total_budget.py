@@ -7,11 +7,15 @@ from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.method.decision import Decision
 from langchain_reasc.method.horizon import most_gain_first
 
-_ROUNDS = 8  # in which as many samples are drawn as there are inputs; with fewer, too many go where they do no good
+# in which as many samples are drawn as there are inputs; with fewer, too many go where
+# they do no good
+_ROUNDS = 8
 
 
 class Sampled(NamedTuple):
-    """An input that was sampled: its decision so far, samples and tokens; no decision once it is answered or failed."""
+    """An input that was sampled: its decision so far, samples and tokens; no decision
+    once it is answered or failed.
+    """
 
     decision: Decision | None
     launched: int
@@ -23,26 +27,36 @@ class TotalBudget:
     """Tokens or samples that all inputs of a call share.
 
     Each input is sampled once; then, round after round, those are that gain most (see
-    :mod:`langchain_reasc.method.horizon`), one sample each. Tokens in flight may exceed the budget.
+    :mod:`langchain_reasc.method.horizon`), one sample each. Tokens in flight may exceed
+    the budget.
 
     Args:
-        tokens: prompt and generated tokens that all inputs may cost together; None for any number.
+        tokens: prompt and generated tokens that all inputs may cost together; None for
+            any number.
         samples: samples, failed ones too, that all may take; None for any number.
         inputs: how many inputs share them.
         together: samples of a round at most; None for an eighth of the inputs.
-        concurrency: inputs that are sampled first, to learn what a sample costs, where tokens count.
+        concurrency: inputs that are sampled first, to learn what a sample costs, where
+            tokens count.
 
     Raises:
         ConfigurationError: not even a sample, or a token, for each input.
     """
 
     def __init__(
-        self, tokens: int | None, samples: int | None, *, inputs: int, together: int | None, concurrency: int
+        self,
+        tokens: int | None,
+        samples: int | None,
+        *,
+        inputs: int,
+        together: int | None,
+        concurrency: int,
     ) -> None:
         for name, given in (("total_samples", samples), ("total_tokens", tokens)):
             if given is not None and given < inputs:
                 raise ConfigurationError(
-                    f"{name}={given} is not enough for {inputs} inputs, each of which takes one sample at least"
+                    f"{name}={given} is not enough for {inputs} inputs, each of which "
+                    "takes one sample at least"
                 )
         self._tokens, self._samples, self._inputs = tokens, samples, inputs
         self.waiting = range(inputs)
@@ -55,7 +69,9 @@ class TotalBudget:
         self._states[index] = state
 
     def next_inputs(self) -> list[int]:
-        """Return the inputs to sample now, once each; none when the budget is spent, or no sample would help."""
+        """Return the inputs to sample now, once each; none when the budget is spent, or
+        no sample would help.
+        """
         if not self.waiting:
             return self._most_gain_first()
         count = self._inputs
@@ -68,18 +84,28 @@ class TotalBudget:
     def error_unsampled(self) -> SamplingError:
         """Return the error of an input that was not even sampled once."""
         return SamplingError(
-            f"not answered: of total_tokens={self._tokens}, {self._spent} are spent and {len(self.waiting)} of "
-            f"{self._inputs} inputs have not been sampled once, at about {self._cost:.0f} tokens each; allow more, or "
-            "give fewer inputs"
+            f"not answered: of total_tokens={self._tokens}, {self._spent} are spent "
+            f"and {len(self.waiting)} of {self._inputs} inputs have not been sampled "
+            f"once, at about {self._cost:.0f} tokens each; allow more, or give fewer "
+            "inputs"
         )
 
     def _most_gain_first(self) -> list[int]:
-        undecided = {at: state for at, state in sorted(self._states.items()) if state.decision is not None}
+        undecided = {
+            at: state
+            for at, state in sorted(self._states.items())
+            if state.decision is not None
+        }
         costs = {at: self._cost_of(state) for at, state in undecided.items()}
         samples = math.inf if self._samples is None else self._samples - self._launched
         tokens = math.inf if self._tokens is None else self._tokens - self._spent
-        horizons = [int(min(state.remaining, samples, tokens / costs[at])) for at, state in undecided.items()]
-        decisions = [state.decision for state in undecided.values() if state.decision is not None]
+        horizons = [
+            int(min(state.remaining, samples, tokens / costs[at]))
+            for at, state in undecided.items()
+        ]
+        decisions = [
+            state.decision for state in undecided.values() if state.decision is not None
+        ]
         indices, chosen = list(undecided), list[int]()
         for place in most_gain_first(decisions, horizons, list(costs.values())):
             cost = costs[indices[place]]
@@ -89,7 +115,9 @@ class TotalBudget:
         return chosen
 
     def _cost_of(self, state: Sampled) -> float:
-        """Return what a further sample of an input is expected to cost: tokens where they count, else 1."""
+        """Return what a further sample of an input is expected to cost: tokens where
+        they count, else 1.
+        """
         if self._tokens is None:
             return 1.0  # so that the most gain comes first, whatever it costs
         return state.tokens / state.launched if state.tokens else self._cost

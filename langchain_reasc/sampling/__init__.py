@@ -1,8 +1,8 @@
 """Draw samples from a chat model in waves, cancellable, with every token counted.
 
-A :class:`Wave` is a handful of samples of one prompt drawn at once; :func:`samples` yields them in order of completion.
-It is written once, as coroutines; a synchronous call runs them in its own thread: see
-:func:`langchain_reasc.threads.blocking`.
+A :class:`Wave` is a handful of samples of one prompt drawn at once; :func:`samples`
+yields them in order of completion. It is written once, as coroutines; a synchronous
+call runs them in its own thread: see :func:`langchain_reasc.threads.blocking`.
 """
 
 from langchain_reasc.sampling.cutoff import Cutoff, within

@@ -21,11 +21,13 @@ class Cutoff:
     """Cuts samples off, from any thread.
 
     Attributes:
-        stopped: whether streams are cut off, as they are too once given up; a response that comes whole is still
-            waited for, since it is paid for whole.
+        stopped: whether streams are cut off, as they are too once given up; a response
+            that comes whole is still waited for, since it is paid for whole.
         given_up: whether the caller has stopped waiting, even for whole responses.
-        error: what samples fail with that are given up; None where they are cut off without a fault.
-        prompt_tokens: tokens of the prompt, once a response has reported them; for estimates.
+        error: what samples fail with that are given up; None where they are cut off
+            without a fault.
+        prompt_tokens: tokens of the prompt, once a response has reported them; for
+            estimates.
     """
 
     def __init__(self) -> None:
@@ -42,12 +44,16 @@ class Cutoff:
         self._set(given_up=False, error=None)
 
     def give_up(self, error: Exception | None = None) -> None:
-        """Wait for nothing any more. Samples that were not stopped before fail with ``error``, if there is one."""
+        """Wait for nothing any more. Samples that were not stopped before fail with
+        ``error``, if there is one.
+        """
         self._set(given_up=True, error=error)
 
     @contextmanager
     def notifying(self, listener: Callable[[], object]) -> Iterator[None]:
-        """Within the block, call ``listener`` when samples are stopped or given up, and at once if they have been."""
+        """Within the block, call ``listener`` when samples are stopped or given up, and
+        at once if they have been.
+        """
         key = object()
         with self._lock:
             self._listeners[key] = listener
@@ -72,7 +78,9 @@ class Cutoff:
             listener()
 
 
-CUTOFF: Final[ContextVar[Cutoff | None]] = ContextVar("langchain_reasc_cutoff", default=None)
+CUTOFF: Final[ContextVar[Cutoff | None]] = ContextVar(
+    "langchain_reasc_cutoff", default=None
+)
 """The cutoff of the sample that runs in this context; None outside a sample."""
 
 _registering: Final = threading.Lock()
@@ -81,7 +89,9 @@ _alive: Final[WeakSet[Cutoff]] = WeakSet()
 
 @atexit.register
 def _give_up_at_exit() -> None:
-    """Close the requests of samples that nobody waits for any more, so that servers stop generating."""
+    """Close the requests of samples that nobody waits for any more, so that servers
+    stop generating.
+    """
     with _registering:
         cutoffs = tuple(_alive)
     for cutoff in cutoffs:
@@ -91,8 +101,9 @@ def _give_up_at_exit() -> None:
 def as_failure(error: BaseException) -> Exception | KeyboardInterrupt:
     """Return what a sample fails with whose model raised this.
 
-    ``CancelledError``, of a task that the model itself had cancelled, and ``SystemExit`` would end the thread, task or
-    event loop that reads the model, and with it the other samples. Only an interrupt ends them all.
+    ``CancelledError``, of a task that the model itself had cancelled, and
+    ``SystemExit`` would end the thread, task or event loop that reads the model, and
+    with it the other samples. Only an interrupt ends them all.
     """
     if isinstance(error, Exception | KeyboardInterrupt):
         return error
@@ -113,14 +124,17 @@ async def read_until_cut(
     *,
     whole: Callable[[], bool] = lambda: False,
 ) -> AsyncGenerator[T]:
-    """Yield items as they come; once they are cut off, those that had come, and the ``ending`` made of them.
+    """Yield items as they come; once they are cut off, those that had come, and the
+    ``ending`` made of them.
 
-    The worker between costs some 5 µs of processor time an item, and a thread some 0.5 ms a sample. A thread that reads
-    the items closes the response after the next one; a task is cancelled. ``whole`` tells whether the response is taken
-    whole by now, and waited for until the cutoff is given up.
+    The worker between costs some 5 µs of processor time an item, and a thread some 0.5
+    ms a sample. A thread that reads the items closes the response after the next one; a
+    task is cancelled. ``whole`` tells whether the response is taken whole by now, and
+    waited for until the cutoff is given up.
 
     Raises:
-        Exception: what reading raised (:func:`as_failure` it), or the error with which it was given up.
+        Exception: what reading raised (:func:`as_failure` it), or the error with which
+            it was given up.
     """
     seen: list[T] = []
     left, ahead = False, workers.semaphore(_AHEAD)
@@ -129,14 +143,19 @@ async def read_until_cut(
         return cutoff.given_up if whole() else cutoff.stopped
 
     async def pump() -> None:
-        CUTOFF.set(None)  # a whole response that is streamed inside is not cut off there
+        CUTOFF.set(
+            None
+        )  # a whole response that is streamed inside is not cut off there
         try:
             async with aclosing(items):
                 async for item in items:
                     workers.put(item)
                     await result_of(ahead.acquire())
                     if left or over():
-                        workers.put(None)  # a wake may still be on its way, and must come before the end
+                        workers.put(
+                            None
+                            # a wake may still be on its way, and must come before the end
+                        )
                         break
         except BaseException as error:
             workers.put(_Raised(as_failure(error)))
@@ -175,7 +194,8 @@ async def read_until_cut(
 
 
 def within(seconds: float | None, function: Callable[[], T], cutoff: Cutoff) -> T:
-    """Return the result of a function in a daemon thread, which is abandoned after so many seconds (None: never).
+    """Return the result of a function in a daemon thread, which is abandoned after so
+    many seconds (None: never).
 
     Raises:
         TimeoutError: it took too long, or the call was given up.

@@ -1,11 +1,13 @@
 """Copy a chat model for one sample, so that its response can be cut off in the middle.
 
-LangChain ends the run of a stream that is closed early as an error without usage, and never that of an ``ainvoke``
-that is cancelled. Here the model's own stream ends: with one more chunk, which says that the response was cut off, and
-what it cost as far as can be told. What LangChain makes of the chunks is then a whole run of a short response.
+LangChain ends the run of a stream that is closed early as an error without usage, and
+never that of an ``ainvoke`` that is cancelled. Here the model's own stream ends: with
+one more chunk, which says that the response was cut off, and what it cost as far as can
+be told. What LangChain makes of the chunks is then a whole run of a short response.
 
-A silent server must hold up neither a decision, nor a time limit, nor Ctrl-C. So the model is read in a thread, or
-task, of its own: LangChain's ``stream`` waits for that or for the cutoff, since nobody else can end the run it began.
+A silent server must hold up neither a decision, nor a time limit, nor Ctrl-C. So the
+model is read in a thread, or task, of its own: LangChain's ``stream`` waits for that or
+for the cutoff, since nobody else can end the run it began.
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -22,7 +24,11 @@ from langchain_core.runnables import Runnable
 from pydantic import BaseModel
 
 from langchain_reasc.answers import has_finish_reason
-from langchain_reasc.langchain_internals import describe_once, langsmith_params, private_values
+from langchain_reasc.langchain_internals import (
+    describe_once,
+    langsmith_params,
+    private_values,
+)
 from langchain_reasc.models.chunks import (
     ResponseBound,
     as_chunk,
@@ -39,32 +45,50 @@ from langchain_reasc.models.integrations import (
     schema_of_stream,
     streams_another_schema,
 )
-from langchain_reasc.models.refusal import LOGPROBS_REQUEST, SERVER_MEMORY, LogprobsRequest
+from langchain_reasc.models.refusal import (
+    LOGPROBS_REQUEST,
+    SERVER_MEMORY,
+    LogprobsRequest,
+)
 from langchain_reasc.models.usage import estimated_prompt, tokens_written
 from langchain_reasc.models.wrappers import rewrap, wrapped_runnables
 from langchain_reasc.sampling.cutoff import CUTOFF, Cutoff, read_until_cut
-from langchain_reasc.threads import AsyncWorkers, Workers, blocking, blocking_items, result_of
+from langchain_reasc.threads import (
+    AsyncWorkers,
+    Workers,
+    blocking,
+    blocking_items,
+    result_of,
+)
 
 T = TypeVar("T")
 
 
 def copy_for_sample(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
-    """Copy a prepared model for one sample, inside its wrappers too, so that the sample can be cut off.
+    """Copy a prepared model for one sample, inside its wrappers too, so that the sample
+    can be cut off.
 
-    Some models keep on themselves what they are sending, and read it there. Models that do not are shared
-    (:attr:`Integration.own_copy <langchain_reasc.models.integrations.Integration.own_copy>`). A copy takes 10 to 80 µs.
+    Some models keep on themselves what they are sending, and read it there. Models that
+    do not are shared
+    (:attr:`Integration.own_copy <langchain_reasc.models.integrations.Integration.own_copy>`).
+    A copy takes 10 to 80 µs.
     """
     if isinstance(model, BaseChatModel):
-        return _cuttable(_with_own_clients(model) if integration_of(model).own_copy else model)
+        return _cuttable(
+            _with_own_clients(model) if integration_of(model).own_copy else model
+        )
     wrapped = wrapped_runnables(model)
-    return rewrap(model, [copy_for_sample(one) for one in wrapped]) if wrapped else model
+    return (
+        rewrap(model, [copy_for_sample(one) for one in wrapped]) if wrapped else model
+    )
 
 
 def _with_own_clients(model: BaseChatModel) -> BaseChatModel:
-    """Copy a chat model, and those of its clients that are pydantic models, as ChatNVIDIA's are.
+    """Copy a chat model, and those of its clients that are pydantic models, as
+    ChatNVIDIA's are.
 
-    A client of another kind is shared: it holds the connections, many close them when they are deleted, and those of
-    the known providers may be used from several threads.
+    A client of another kind is shared: it holds the connections, many close them when
+    they are deleted, and those of the known providers may be used from several threads.
     """
     describe_once(model)
     copy = model.model_copy()
@@ -78,10 +102,13 @@ def _with_own_clients(model: BaseChatModel) -> BaseChatModel:
 
 
 def _cuttable(model: BaseChatModel) -> BaseChatModel:
-    """Let a prepared model end its responses when the :data:`CUTOFF` of the context says so; leave others alone."""
+    """Let a prepared model end its responses when the :data:`CUTOFF` of the context
+    says so; leave others alone.
+    """
     if LOGPROBS_REQUEST in model.__dict__ and "_stream" not in model.__dict__:
         for name, method in _cuttable_methods(type(model)).items():
-            # On the instance: its class stays what it was, for registries and `isinstance`.
+            # On the instance: its class stays what it was, for registries and
+            # `isinstance`.
             object.__setattr__(model, name, MethodType(method, model))
     return model
 
@@ -89,78 +116,143 @@ def _cuttable(model: BaseChatModel) -> BaseChatModel:
 @lru_cache(maxsize=256)
 def _cuttable_methods(kind: type[BaseChatModel]) -> dict[str, Callable[..., Any]]:
     return {
-        # LangChain's bridge for `stream_events(version="v3")` overwrites what earlier chunks said of their tokens.
+        # LangChain's bridge for `stream_events(version="v3")` overwrites what earlier
+        # chunks said of their tokens.
         "_should_use_protocol_streaming": lambda model, **_: False,
         "_generate": _generating(kind, "_generate", Workers),
         "_agenerate": _generating(kind, "_agenerate", AsyncWorkers),
         "_astream": _streaming(kind, "_astream", AsyncWorkers),
-        "_stream": _streaming(kind, "_stream", Workers),  # the last, by which another thread sees that all are there
+        "_stream": _streaming(
+            kind, "_stream", Workers
+        ),  # the last, by which another thread sees that all are there
     }
 
 
-def _generating(kind: type, name: str, workers: type[Workers | AsyncWorkers]) -> Callable[..., Any]:
+def _generating(
+    kind: type, name: str, workers: type[Workers | AsyncWorkers]
+) -> Callable[..., Any]:
     """Wrap ``_generate`` or ``_agenerate``."""
     original = getattr(kind, name)
 
     @wraps(original)
-    def generate(model: BaseChatModel, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> Any:
-        cutoff, respond = CUTOFF.get(), partial(_requesting(model, name, original), messages, *args, **kwargs)
+    def generate(
+        model: BaseChatModel, messages: list[BaseMessage], *args: Any, **kwargs: Any
+    ) -> Any:
+        cutoff, respond = (
+            CUTOFF.get(),
+            partial(_requesting(model, name, original), messages, *args, **kwargs),
+        )
         if cutoff is None:
-            return result_of(respond()) if workers.is_async else blocking(result_of(respond()))
-        ending = partial(_cut_result, model, partial(_prompt_tokens, cutoff, messages, kwargs))
-        reading = read_until_cut(_only(respond), cutoff, ending, workers(), whole=lambda: True)
+            return (
+                result_of(respond())
+                if workers.is_async
+                else blocking(result_of(respond()))
+            )
+        ending = partial(
+            _cut_result, model, partial(_prompt_tokens, cutoff, messages, kwargs)
+        )
+        reading = read_until_cut(
+            _only(respond), cutoff, ending, workers(), whole=lambda: True
+        )
         return _first(reading) if workers.is_async else blocking(_first(reading))
 
     return generate
 
 
-def _streaming(kind: type, name: str, workers: type[Workers | AsyncWorkers]) -> Callable[..., Any]:
+def _streaming(
+    kind: type, name: str, workers: type[Workers | AsyncWorkers]
+) -> Callable[..., Any]:
     """Wrap ``_stream`` or ``_astream``, and hold it within its limit of tokens."""
     original, name_of_whole = getattr(kind, name), name.replace("stream", "generate")
     taking_whole = getattr(kind, name_of_whole)
 
     @wraps(original)
-    def stream(model: BaseChatModel, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> Any:
+    def stream(
+        model: BaseChatModel, messages: list[BaseMessage], *args: Any, **kwargs: Any
+    ) -> Any:
         whole: list[bool] = []
 
         schema = schema_of_stream(model, kwargs)
 
         def request(streamed: bool) -> Any:
             if streamed:
-                given = kwargs if schema is None else {**kwargs, "response_format": as_json_schema(schema)}
+                given = (
+                    kwargs
+                    if schema is None
+                    else {**kwargs, "response_format": as_json_schema(schema)}
+                )
                 chunks = _requesting(model, name, original)(messages, *args, **given)
                 return chunks if schema is None else with_parsed(chunks, schema)
             whole.append(True)
             bare, kept = _unstreamed(model, kwargs)
-            return _only_chunk(partial(_requesting(bare, name_of_whole, taking_whole), messages, *args, **kept))
+            return _only_chunk(
+                partial(
+                    _requesting(bare, name_of_whole, taking_whole),
+                    messages,
+                    *args,
+                    **kept,
+                )
+            )
 
         memory, cutoff = model.__dict__[SERVER_MEMORY], CUTOFF.get()
         is_whole = streams_another_schema(model, kwargs)
-        chunks = request(False) if is_whole else memory.streamed(request, kwargs.get("model"))
+        chunks = (
+            request(False)
+            if is_whole
+            else memory.streamed(request, kwargs.get("model"))
+        )
         chunks = with_usage_once(chunks)
         if cutoff is None:
             return chunks if workers.is_async else blocking_items(chunks)
-        ending = partial(_last_chunk, model, partial(_prompt_tokens, cutoff, messages, kwargs))
-        chunks = bounded(chunks, ResponseBound(token_limit(model, kwargs)), partial(ending, reason="length"))
-        reading = read_until_cut(chunks, cutoff, ending, workers(), whole=lambda: bool(whole))
+        ending = partial(
+            _last_chunk, model, partial(_prompt_tokens, cutoff, messages, kwargs)
+        )
+        chunks = bounded(
+            chunks,
+            ResponseBound(token_limit(model, kwargs)),
+            partial(ending, reason="length"),
+        )
+        reading = read_until_cut(
+            chunks, cutoff, ending, workers(), whole=lambda: bool(whole)
+        )
         return reading if workers.is_async else blocking_items(reading)
 
     return stream
 
 
-def _requesting(model: BaseChatModel, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the model's own method, which asks again where its server refuses logprobs."""
+def _requesting(
+    model: BaseChatModel, name: str, original: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Return the model's own method, which asks again where its server refuses
+    logprobs.
+    """
     request: LogprobsRequest | None = model.__dict__[LOGPROBS_REQUEST]
-    return partial(request.respond, model, name, original) if request else partial(original, model)
+    return (
+        partial(request.respond, model, name, original)
+        if request
+        else partial(original, model)
+    )
 
 
-def _unstreamed(model: BaseChatModel, arguments: Mapping[str, Any]) -> tuple[BaseChatModel, dict[str, Any]]:
+def _unstreamed(
+    model: BaseChatModel, arguments: Mapping[str, Any]
+) -> tuple[BaseChatModel, dict[str, Any]]:
     """Return a model, and the arguments of its call, that ask for no stream."""
-    bare = model.model_copy(update={"streaming": False}) if getattr(model, "streaming", False) else model
-    return bare, {name: value for name, value in arguments.items() if name not in ("stream_options", "stream_usage")}
+    bare = (
+        model.model_copy(update={"streaming": False})
+        if getattr(model, "streaming", False)
+        else model
+    )
+    return bare, {
+        name: value
+        for name, value in arguments.items()
+        if name not in ("stream_options", "stream_usage")
+    }
 
 
-async def _only_chunk(respond: Callable[[], Any]) -> AsyncGenerator[ChatGenerationChunk]:
+async def _only_chunk(
+    respond: Callable[[], Any],
+) -> AsyncGenerator[ChatGenerationChunk]:
     yield as_chunk(await result_of(respond()))
 
 
@@ -173,15 +265,23 @@ async def _first(items: AsyncGenerator[T]) -> T:
         return await anext(items)
 
 
-def _prompt_tokens(cutoff: Cutoff, messages: list[BaseMessage], arguments: Mapping[str, Any]) -> int:
+def _prompt_tokens(
+    cutoff: Cutoff, messages: list[BaseMessage], arguments: Mapping[str, Any]
+) -> int:
     return cutoff.prompt_tokens or estimated_prompt(messages, arguments)
 
 
-def _cut_result(model: BaseChatModel, prompt_tokens: Callable[[], int], before: object) -> ChatResult:
+def _cut_result(
+    model: BaseChatModel, prompt_tokens: Callable[[], int], before: object
+) -> ChatResult:
     """Build an empty result for a response that was cut before its first token."""
     chunk = _last_chunk(model, prompt_tokens, [])
     message = AIMessage(content="", usage_metadata=chunk.message.usage_metadata)  # type: ignore[attr-defined]
-    return ChatResult(generations=[ChatGeneration(message=message, generation_info=chunk.generation_info)])
+    return ChatResult(
+        generations=[
+            ChatGeneration(message=message, generation_info=chunk.generation_info)
+        ]
+    )
 
 
 def _last_chunk(
@@ -190,22 +290,34 @@ def _last_chunk(
     before: list[ChatGenerationChunk],
     reason: str = CANCELLED,
 ) -> ChatGenerationChunk:
-    """Return the last chunk of a response that was cut off: why it ended, and the usage that has not come."""
+    """Return the last chunk of a response that was cut off: why it ended, and the usage
+    that has not come.
+    """
     seen = [metadata_of(chunk) for chunk in before]
     ended = any(map(has_finish_reason, seen))  # then only its usage was to come
-    info: dict[str, Any] = {} if ended else {FINISH_REASON: reason, **_model_name(model, seen)}
+    info: dict[str, Any] = (
+        {} if ended else {FINISH_REASON: reason, **_model_name(model, seen)}
+    )
     reported, missing = _reported_usage(before), None
     if info or not reported:
         missing = _missing_usage(reported, seen, before, prompt_tokens)
         info[USAGE_ESTIMATED] = True
     in_blocks = bool(before) and not isinstance(before[-1].message.content, str)
-    message = AIMessageChunk(content=[] if in_blocks else "", usage_metadata=missing, chunk_position="last")
+    message = AIMessageChunk(
+        content=[] if in_blocks else "", usage_metadata=missing, chunk_position="last"
+    )
     return ChatGenerationChunk(message=message, generation_info=info)
 
 
 def _model_name(model: BaseChatModel, seen: list[dict[str, Any]]) -> dict[str, str]:
-    """Return the name by which LangChain's handlers count usage; most models tell it with their last chunk."""
-    name = None if any("model_name" in one for one in seen) else langsmith_params(model).get("ls_model_name")
+    """Return the name by which LangChain's handlers count usage; most models tell it
+    with their last chunk.
+    """
+    name = (
+        None
+        if any("model_name" in one for one in seen)
+        else langsmith_params(model).get("ls_model_name")
+    )
     return {"model_name": name} if name else {}
 
 
@@ -223,8 +335,14 @@ def _missing_usage(
     before: list[ChatGenerationChunk],
     prompt_tokens: Callable[[], int],
 ) -> UsageMetadata:
-    """Return what to add to the usage that has come: some models report the prompt first, most only at last."""
+    """Return what to add to the usage that has come: some models report the prompt
+    first, most only at last.
+    """
     prompt = 0 if reported and reported["input_tokens"] else prompt_tokens()
-    counted = tokens_written((chunk.message, metadata) for chunk, metadata in zip(before, seen, strict=True))
+    counted = tokens_written(
+        (chunk.message, metadata) for chunk, metadata in zip(before, seen, strict=True)
+    )
     output = max(0, counted - (reported["output_tokens"] if reported else 0))
-    return UsageMetadata(input_tokens=prompt, output_tokens=output, total_tokens=prompt + output)
+    return UsageMetadata(
+        input_tokens=prompt, output_tokens=output, total_tokens=prompt + output
+    )

@@ -15,7 +15,12 @@ from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.langchain_internals import is_handlers
 from langchain_reasc.models.calls import checked_calls
 from langchain_reasc.models.chunks import has_ended, message_of, refuse_failed, salvaged
-from langchain_reasc.models.contract import RECEIVED_TOKENS, USAGE_ESTIMATED, FailedSample, is_cancelled
+from langchain_reasc.models.contract import (
+    RECEIVED_TOKENS,
+    USAGE_ESTIMATED,
+    FailedSample,
+    is_cancelled,
+)
 from langchain_reasc.models.prepared import prepare_model, to_messages
 from langchain_reasc.models.stated import read_stated_confidence
 from langchain_reasc.models.usage import estimated_usage, reported_usage, tokens_written
@@ -23,45 +28,75 @@ from langchain_reasc.sampling.cutoff import CUTOFF, as_failure, within
 from langchain_reasc.sampling.cuttable import copy_for_sample
 from langchain_reasc.sampling.tracing import suppress_tracing, traced
 from langchain_reasc.sampling.wave import Sample, Wave
-from langchain_reasc.threads import AsyncWorkers, Workers, blocking_items, each, result_of
+from langchain_reasc.threads import (
+    AsyncWorkers,
+    Workers,
+    blocking_items,
+    each,
+    result_of,
+)
 
-_GRACE: Final = 1.0  # seconds in which samples that were given up end by themselves; chat models need but a moment
+# seconds in which samples that were given up end by themselves; chat models need but a
+# moment
+_GRACE: Final = 1.0
 _LATE: Final = 0.15  # seconds that they have where their time is over
 
 
-def samples(wave: Wave, *, is_async: bool, live: bool = False) -> AsyncGenerator[Sample | AIMessageChunk]:
+def samples(
+    wave: Wave, *, is_async: bool, live: bool = False
+) -> AsyncGenerator[Sample | AIMessageChunk]:
     """Yield the samples of a wave as they end, until it is stopped (``wave.cutoff``).
 
-    Those that still run are then cut off and yielded with what they had produced, so that nothing paid for goes
-    uncounted. A failing sample, or one that takes longer than the limit, comes out with its error and costs only
-    itself. A model that samples in parallel itself (:class:`~langchain_reasc.models.contract.ParallelSampler`) is given
-    the whole wave; any other chat model is streamed once per sample, because a stream can be cut off in the middle. A
-    model that is asked to state its confidence is asked beside the prompt, and what it stated comes in the message's
-    metadata instead of its text. With ``live``, the chunks of the wave's only sample come before the sample.
+    Those that still run are then cut off and yielded with what they had produced, so
+    that nothing paid for goes uncounted. A failing sample, or one that takes longer
+    than the limit, comes out with its error and costs only itself. A model that samples
+    in parallel itself (:class:`~langchain_reasc.models.contract.ParallelSampler`) is
+    given the whole wave; any other chat model is streamed once per sample, because a
+    stream can be cut off in the middle. A model that is asked to state its confidence
+    is asked beside the prompt, and what it stated comes in the message's metadata
+    instead of its text. With ``live``, the chunks of the wave's only sample come before
+    the sample.
     """
     workers = AsyncWorkers() if is_async else Workers()
     model = wave.model
     if model.ask_confidence:
         wave = replace(wave, messages=model.prompt(wave.messages))
-    is_parallel = model.sampler is not None and not live and not _shows_text(wave.config)
+    is_parallel = (
+        model.sampler is not None and not live and not _shows_text(wave.config)
+    )
     drawing: AsyncGenerator[Any]
-    drawing = _draw_in_parallel(wave, workers) if is_parallel else _draw_separately(wave, workers, live=live)
+    drawing = (
+        _draw_in_parallel(wave, workers)
+        if is_parallel
+        else _draw_separately(wave, workers, live=live)
+    )
     if model.quiet or is_parallel:  # else LangChain traces the call of each sample
         drawing = traced(wave, drawing, workers)
     return _with_stated_confidence(drawing) if model.ask_confidence else drawing
 
 
 def _shows_text(config: RunnableConfig) -> bool:
-    """Return whether a handler, such as the live line of ``reasc ask``, shows text as it comes."""
+    """Return whether a handler, such as the live line of ``reasc ask``, shows text as
+    it comes.
+    """
     callbacks: Any = config.get("callbacks") or ()
-    return any(getattr(one, "shows_text", False) for one in getattr(callbacks, "handlers", callbacks))
+    return any(
+        getattr(one, "shows_text", False)
+        for one in getattr(callbacks, "handlers", callbacks)
+    )
 
 
-async def _with_stated_confidence(drawing: AsyncGenerator[Any]) -> AsyncGenerator[Sample | AIMessageChunk]:
+async def _with_stated_confidence(
+    drawing: AsyncGenerator[Any],
+) -> AsyncGenerator[Sample | AIMessageChunk]:
     async with aclosing(drawing) as items:
         async for item in items:
             stated = isinstance(item, Sample) and item.message is not None
-            yield replace(item, message=read_stated_confidence(item.message)) if stated else item
+            yield (
+                replace(item, message=read_stated_confidence(item.message))
+                if stated
+                else item
+            )
 
 
 def draw_samples(
@@ -73,21 +108,31 @@ def draw_samples(
     concurrency: int = 8,
     config: RunnableConfig | None = None,
 ) -> list[Sample]:
-    """Draw ``n`` samples, ``concurrency`` at a time, deciding nothing; timed, and in launch order.
+    """Draw ``n`` samples, ``concurrency`` at a time, deciding nothing; timed, and in
+    launch order.
 
     Raises:
         ConfigurationError: fewer than one sample, or fewer than one at a time.
     """
     if n < 1 or concurrency < 1:
-        raise ConfigurationError(f"at least 1 sample is drawn, at least 1 at a time; got {n=}, {concurrency=}")
+        raise ConfigurationError(
+            f"at least 1 sample is drawn, at least 1 at a time; got {n=}, "
+            f"{concurrency=}"
+        )
     messages, config = to_messages(value), ensure_config(config)
     prepared = prepare_model(model, logprobs=True).resolved(config)
     drawn: list[Sample] = []
     for at in range(first, first + n, concurrency):
         begun = time.perf_counter()
-        wave = Wave(prepared, messages, range(at, min(at + concurrency, first + n)), config)
+        wave = Wave(
+            prepared, messages, range(at, min(at + concurrency, first + n)), config
+        )
         with closing(blocking_items(samples(wave, is_async=False))) as items:
-            drawn += (replace(item, seconds=time.perf_counter() - begun) for item in items if isinstance(item, Sample))
+            drawn += (
+                replace(item, seconds=time.perf_counter() - begun)
+                for item in items
+                if isinstance(item, Sample)
+            )
     return sorted(drawn, key=lambda sample: sample.index)
 
 
@@ -139,14 +184,24 @@ async def _draw_separately(
                     until = time.monotonic() + grace
             error = cutoff.error
             for index, chunks in running.items():
-                yield Sample(index, salvaged([*chunks]), "failed" if error else "cancelled", error)
+                yield Sample(
+                    index,
+                    salvaged([*chunks]),
+                    "failed" if error else "cancelled",
+                    error,
+                )
     finally:  # also on Ctrl-C
         cutoff.give_up()
         await workers.join(_GRACE if grace is None else grace)
 
 
 async def _draw_sample(
-    wave: Wave, index: int, chunks: list[BaseMessage], workers: Workers | AsyncWorkers, *, live: bool
+    wave: Wave,
+    index: int,
+    chunks: list[BaseMessage],
+    workers: Workers | AsyncWorkers,
+    *,
+    live: bool,
 ) -> Sample:
     CUTOFF.set(wave.cutoff)
     model = wave.model
@@ -155,7 +210,9 @@ async def _draw_sample(
     with suppress_tracing() if model.quiet else nullcontext():
         if model.streams:
             stream: Any = own.astream if workers.is_async else own.stream
-            async with aclosing(each(stream(wave.messages, config, **arguments))) as items:
+            async with aclosing(
+                each(stream(wave.messages, config, **arguments))
+            ) as items:
                 async for chunk in items:
                     chunks.append(chunk)
                     if live and isinstance(chunk, AIMessageChunk):
@@ -175,27 +232,33 @@ def _ended(wave: Wave, index: int, said: Sequence[Any]) -> Sample:
     elif not isinstance(message, AIMessage):
         name = type(message).__name__
         raise ConfigurationError(
-            f"the model must return AIMessages, got {name}; put ReASCRunnable before the output parser"
+            f"the model must return AIMessages, got {name}; put ReASCRunnable before "
+            "the output parser"
         )
     else:
         message = checked_calls(message)
     refuse_failed(message.response_metadata)
     if model.streams and model.names_end and not has_ended(said):
-        # It was cut off in good order for HTTP, and half an answer would be taken for a whole one.
+        # It was cut off in good order for HTTP, and half an answer would be taken for a
+        # whole one.
         raise SamplingError(
-            "the stream ended without a finish reason (finish_reason, stop_reason, status), so the response may have "
-            "been cut off"
+            "the stream ended without a finish reason (finish_reason, stop_reason, "
+            "status), so the response may have been cut off"
         )
     if is_cancelled(message):
         return Sample(index, message, "cancelled")
     if usage := reported_usage(message):
         wave.cutoff.prompt_tokens = usage["input_tokens"] or wave.cutoff.prompt_tokens
     elif model.streams:
-        message.response_metadata[RECEIVED_TOKENS] = tokens_written((chunk, chunk.response_metadata) for chunk in said)
+        message.response_metadata[RECEIVED_TOKENS] = tokens_written(
+            (chunk, chunk.response_metadata) for chunk in said
+        )
     return Sample(index, message)
 
 
-async def _draw_in_parallel(wave: Wave, workers: Workers | AsyncWorkers) -> AsyncGenerator[Sample]:
+async def _draw_in_parallel(
+    wave: Wave, workers: Workers | AsyncWorkers
+) -> AsyncGenerator[Sample]:
     """Give the whole wave to a model that samples in parallel itself."""
     missing, cutoff = set(wave.indices), wave.cutoff
     error: Exception | None = None
@@ -209,7 +272,8 @@ async def _draw_in_parallel(wave: Wave, workers: Workers | AsyncWorkers) -> Asyn
         error = cutoff.error if cutoff.given_up else failure
     for index in sorted(missing):
         lost = SamplingError(f"the model handed over no sample {index}")
-        # What was cut off before its first token without a fault cost nothing, and is left out.
+        # What was cut off before its first token without a fault cost nothing, and is
+        # left out.
         if why := error or (cutoff.error if cutoff.stopped else lost):
             yield Sample(index, None, "failed", why)
 
@@ -219,14 +283,26 @@ async def _outcomes(
 ) -> AsyncGenerator[tuple[int, AIMessage | FailedSample]]:
     """Yield what the model hands over; give the wave up when its time is over."""
     model, cutoff, limit = wave.model, wave.cutoff, wave.limit
-    timer = limit and workers.call_later(limit.seconds, partial(cutoff.give_up, limit.error))
+    timer = limit and workers.call_later(
+        limit.seconds, partial(cutoff.give_up, limit.error)
+    )
     try:
-        sample: Any = model.sampler.asample if workers.is_async else model.sampler.sample  # type: ignore[union-attr]
-        begin = partial(sample, wave.messages, n=len(wave.indices), first=wave.indices[0], **model.kwargs)
+        sample: Any = (
+            model.sampler.asample if workers.is_async else model.sampler.sample
+        )  # type: ignore[union-attr]
+        begin = partial(
+            sample,
+            wave.messages,
+            n=len(wave.indices),
+            first=wave.indices[0],
+            **model.kwargs,
+        )
         # To begin may take long: a server is asked what it supports, a model is loaded.
         stream: Any = begin() if workers.is_async else within(None, begin, cutoff)
         with closing(stream), cutoff.notifying(stream.cancel):
-            async with aclosing(each(stream if workers.is_async else iter(stream))) as outcomes:
+            async with aclosing(
+                each(stream if workers.is_async else iter(stream))
+            ) as outcomes:
                 async for outcome in outcomes:
                     yield outcome
     finally:
@@ -252,5 +328,7 @@ def _handed_over(wave: Wave, index: int, outcome: AIMessage | FailedSample) -> S
         prompt = cutoff.prompt_tokens or wave.model.prompt_tokens(wave.messages)
         estimated = estimated_usage(message, prompt_tokens=prompt)
         metadata = message.response_metadata | {USAGE_ESTIMATED: True}
-        message = message.model_copy(update={"usage_metadata": estimated, "response_metadata": metadata})
+        message = message.model_copy(
+            update={"usage_metadata": estimated, "response_metadata": metadata}
+        )
     return Sample(index, message, status, error)

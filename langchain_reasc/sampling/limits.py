@@ -30,18 +30,28 @@ class TimeLimit(NamedTuple):
 
 
 class QuestionClock:
-    """Measures how long a question takes, without the time in which it waits for others."""
+    """Measures how long a question takes, without the time in which it waits for
+    others.
+    """
 
     def __init__(
-        self, *, question: float | None, sample: float | None, clock: Callable[[], float] = time.monotonic
+        self,
+        *,
+        question: float | None,
+        sample: float | None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start, with the seconds that the question and each sample may take (None: any time)."""
+        """Start, with the seconds that the question and each sample may take (None: any
+        time).
+        """
         self._question, self._sample, self._clock = question, sample, clock
         self._begun = clock()
         self._paused: float | None = None
 
     def pause(self) -> None:
-        """Stop the clock: the question waits for a place among others, or for their first responses."""
+        """Stop the clock: the question waits for a place among others, or for their
+        first responses.
+        """
         self._paused = self._clock()
 
     def resume(self) -> None:
@@ -57,12 +67,16 @@ class QuestionClock:
 
     @property
     def left(self) -> float | None:
-        """Seconds that the question still may take, not above zero once it has had its time; None for any time."""
+        """Seconds that the question still may take, not above zero once it has had its
+        time; None for any time.
+        """
         return None if self._question is None else self._question - self.seconds
 
     @property
     def over(self) -> bool:
-        """Whether the question has had its time, or so nearly that no further sample could end in it."""
+        """Whether the question has had its time, or so nearly that no further sample
+        could end in it.
+        """
         left = self.left
         return left is not None and left <= _TOO_SHORT
 
@@ -70,21 +84,31 @@ class QuestionClock:
         """Return the limit of a wave launched now; None for any time."""
         left = self.left
         if left is not None and (self._sample is None or left < self._sample):
-            seconds, why = max(0.0, left), f"the question took longer than timeout={self._question:g} s"
+            seconds, why = (
+                max(0.0, left),
+                f"the question took longer than timeout={self._question:g} s",
+            )
         elif self._sample is not None:
-            seconds, why = self._sample, f"it took longer than sample_timeout={self._sample:g} s"
+            seconds, why = (
+                self._sample,
+                f"it took longer than sample_timeout={self._sample:g} s",
+            )
         else:
             return None
         return TimeLimit(seconds, SampleTimeout(f"the sample was cut off: {why}"))
 
 
 class _Slots:
-    """The slots that are shared by all who draw from one model under the same number at the same time."""
+    """The slots that are shared by all who draw from one model under the same number at
+    the same time.
+    """
 
     def __init__(self, limit: int, shared_by: object) -> None:
         self.left, self.lock = limit, threading.Lock()
         self.queue: deque[Workers | AsyncWorkers] = deque()  # of those who wait
-        self._shared_by = shared_by  # kept alive, or others might come to have their ids
+        self._shared_by = (
+            shared_by  # kept alive, or others might come to have their ids
+        )
 
     def wake_first(self) -> None:
         with self.lock:
@@ -94,7 +118,9 @@ class _Slots:
 
 
 _sharing: Final = threading.Lock()
-_shared: Final[WeakValueDictionary[tuple[int, int, int], _Slots]] = WeakValueDictionary()
+_shared: Final[WeakValueDictionary[tuple[int, int, int], _Slots]] = (
+    WeakValueDictionary()
+)
 
 
 class TakenSlots:
@@ -117,12 +143,17 @@ class TakenSlots:
             self._slots.wake_first()
 
 
-async def take_slots(model: object, config: RunnableConfig, most: int, cutoff: Cutoff, *, is_async: bool) -> TakenSlots:
-    """Wait for a slot among the samples in flight (``config["max_concurrency"]``), and take up to ``most``.
+async def take_slots(
+    model: object, config: RunnableConfig, most: int, cutoff: Cutoff, *, is_async: bool
+) -> TakenSlots:
+    """Wait for a slot among the samples in flight (``config["max_concurrency"]``), and
+    take up to ``most``.
 
-    LangChain hands that number down to every step of a chain or an agent, and to each input of a batch, which then know
-    nothing of one another. So all calls that draw from one model under the same number, at the same time, in threads or
-    in one event loop, share its slots, and get them in the order they came. There are none once the call is given up.
+    LangChain hands that number down to every step of a chain or an agent, and to each
+    input of a batch, which then know nothing of one another. So all calls that draw
+    from one model under the same number, at the same time, in threads or in one event
+    loop, share its slots, and get them in the order they came. There are none once the
+    call is given up.
 
     Raises:
         ConfigurationError: the number is below 1.
@@ -132,7 +163,9 @@ async def take_slots(model: object, config: RunnableConfig, most: int, cutoff: C
         return TakenSlots(0 if cutoff.given_up else most, None)
     loop = asyncio.get_running_loop() if is_async else None
     with _sharing:
-        slots = _shared.setdefault((limit, id(model), id(loop)), _Slots(limit, (model, loop)))
+        slots = _shared.setdefault(
+            (limit, id(model), id(loop)), _Slots(limit, (model, loop))
+        )
     waiting = AsyncWorkers() if is_async else Workers()
     taken = 0
     with slots.lock:
@@ -161,5 +194,7 @@ def checked_limit(config: RunnableConfig) -> int | None:
     """
     limit = config.get("max_concurrency")
     if limit is not None and limit < 1:
-        raise ConfigurationError(f"max_concurrency={limit!r} lets no sample be drawn; it must be at least 1")
+        raise ConfigurationError(
+            f"max_concurrency={limit!r} lets no sample be drawn; it must be at least 1"
+        )
     return limit

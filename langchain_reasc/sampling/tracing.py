@@ -1,7 +1,8 @@
-"""Traced runs of samples, where a model draws several in one call or is called without tracing.
+"""Traced runs of samples, where a model draws several in one call or is called without
+tracing.
 
-A sample's run says what ``BaseChatModel.invoke`` would say of a call of its own, down to the metadata that LangSmith
-reads.
+A sample's run says what ``BaseChatModel.invoke`` would say of a call of its own, down
+to the metadata that LangSmith reads.
 """
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
@@ -30,14 +31,17 @@ T = TypeVar("T")
 
 
 class TracedRun:
-    """A run from its start to its end, with any number of steps between; it begins with the first.
+    """A run from its start to its end, with any number of steps between; it begins with
+    the first.
 
-    ``Runnable._call_with_config`` does the same for a run of one step; in a batch that calibrates on all first
-    responses, each input has two, and waits for the others between them. A run of a synchronous call never waits for an
-    event loop.
+    ``Runnable._call_with_config`` does the same for a run of one step; in a batch that
+    calibrates on all first responses, each input has two, and waits for the others
+    between them. A run of a synchronous call never waits for an event loop.
     """
 
-    def __init__(self, name: str, value: Any, config: RunnableConfig | None, *, is_async: bool) -> None:
+    def __init__(
+        self, name: str, value: Any, config: RunnableConfig | None, *, is_async: bool
+    ) -> None:
         self._name, self._value, self._config = name, value, ensure_config(config)
         self._manager: Any = None
         self._is_async, self._open = is_async, True
@@ -46,7 +50,9 @@ class TracedRun:
         """Start the run, if that has not been done."""
         if self._manager is None:
             manager_for: Any = (
-                get_async_callback_manager_for_config if self._is_async else get_callback_manager_for_config
+                get_async_callback_manager_for_config
+                if self._is_async
+                else get_callback_manager_for_config
             )
             self._manager = await result_of(
                 manager_for(self._config).on_chain_start(
@@ -83,14 +89,18 @@ class TracedRun:
         await result_of(self._manager.on_chain_end(output))
 
     async def fail(self, error: BaseException, message: object = None) -> None:
-        """End the run with an error, if it has begun and not ended; it has no place for a message."""
+        """End the run with an error, if it has begun and not ended; it has no place for
+        a message.
+        """
         if self._open and self._manager is not None:
             self._open = False
             await result_of(self._manager.on_chain_error(error))
 
 
 class _ModelRun:
-    """A chat model's run for one sample of a wave, as a call of its own would have; none where nobody listens."""
+    """A chat model's run for one sample of a wave, as a call of its own would have;
+    none where nobody listens.
+    """
 
     def __init__(self, wave: Wave, index: int, *, is_async: bool) -> None:
         self._wave, self._index, self._is_async = wave, index, is_async
@@ -108,16 +118,24 @@ class _ModelRun:
         if self._run:
             await result_of(self._run.on_llm_end(_result(message, self._run)))
 
-    async def fail(self, error: BaseException, message: AIMessage | None = None) -> None:
+    async def fail(
+        self, error: BaseException, message: AIMessage | None = None
+    ) -> None:
         """End the run with an error, and with what had been said."""
         if self._run:
-            await result_of(self._run.on_llm_error(error, response=_result(message, self._run)))
+            await result_of(
+                self._run.on_llm_error(error, response=_result(message, self._run))
+            )
 
 
 @contextmanager
 def suppress_tracing() -> Iterator[None]:
-    """Within the block, suppress handlers that listen to every call of a context: tracers, counters of usage."""
-    from langsmith.run_helpers import tracing_context  # slow to import, as langchain-core says too
+    """Within the block, suppress handlers that listen to every call of a context:
+    tracers, counters of usage.
+    """
+    from langsmith.run_helpers import (
+        tracing_context,
+    )  # slow to import, as langchain-core says too
 
     before = [(variable, variable.set(None)) for variable in listeners()]
     try:
@@ -128,13 +146,17 @@ def suppress_tracing() -> Iterator[None]:
             variable.reset(token)
 
 
-async def traced(wave: Wave, samples: AsyncGenerator[T], workers: Workers | AsyncWorkers) -> AsyncGenerator[T]:
+async def traced(
+    wave: Wave, samples: AsyncGenerator[T], workers: Workers | AsyncWorkers
+) -> AsyncGenerator[T]:
     """Yield the samples of a wave as they end, each with a run of its own.
 
-    Of a model that samples in parallel, it is a run of the chat model. Of a quiet model, it is a step of the model call
-    around them: a chat model's run tells what the call cost, and were each sample a model's run too, handlers that
-    count tokens would count them twice. So the calls of the model inside are not traced, and each sample is a run of
-    type "chain" below ``wave.config``, whose output is the sample's message.
+    Of a model that samples in parallel, it is a run of the chat model. Of a quiet
+    model, it is a step of the model call around them: a chat model's run tells what the
+    call cost, and were each sample a model's run too, handlers that count tokens would
+    count them twice. So the calls of the model inside are not traced, and each sample
+    is a run of type "chain" below ``wave.config``, whose output is the sample's
+    message.
     """
     runs, cancelled = _runs(wave, is_async=workers.is_async)
     try:
@@ -158,24 +180,42 @@ async def traced(wave: Wave, samples: AsyncGenerator[T], workers: Workers | Asyn
 
 
 def _runs(wave: Wave, *, is_async: bool) -> tuple[dict[int, Any], Any]:
-    """Return a run for each sample, and the output of one cut off before its first token, which cost nothing."""
+    """Return a run for each sample, and the output of one cut off before its first
+    token, which cost nothing.
+    """
     cancelled = {FINISH_REASON: CANCELLED}
     if not wave.model.quiet:
-        runs = {index: _ModelRun(wave, index, is_async=is_async) for index in wave.indices}
+        runs = {
+            index: _ModelRun(wave, index, is_async=is_async) for index in wave.indices
+        }
         return runs, AIMessage("", response_metadata=cancelled)
     given, name = {"messages": wave.messages}, f"{wave.model.model.get_name()} sample"
-    steps = {index: TracedRun(name, given, _step_config(wave, index), is_async=is_async) for index in wave.indices}
+    steps = {
+        index: TracedRun(name, given, _step_config(wave, index), is_async=is_async)
+        for index in wave.indices
+    }
     return steps, cancelled
 
 
 def _step_config(wave: Wave, index: int) -> RunnableConfig:
     config = wave.model.call_config(wave.config, index)
-    return {**config, "callbacks": wave.config.get("callbacks"), "tags": config.get("tags") or []}
+    return {
+        **config,
+        "callbacks": wave.config.get("callbacks"),
+        "tags": config.get("tags") or [],
+    }
 
 
-def _run_arguments(kind: Any, wave: Wave, index: int) -> tuple[Any, dict[str, Any]] | None:
-    """Return a callback manager for one sample, and the arguments that start its run; None where nobody listens."""
-    model, call = wave.model.model, ensure_config(wave.model.call_config(wave.config, index))
+def _run_arguments(
+    kind: Any, wave: Wave, index: int
+) -> tuple[Any, dict[str, Any]] | None:
+    """Return a callback manager for one sample, and the arguments that start its run;
+    None where nobody listens.
+    """
+    model, call = (
+        wave.model.model,
+        ensure_config(wave.model.call_config(wave.config, index)),
+    )
     assert isinstance(model, BaseChatModel)
     callbacks = call.get("callbacks"), model.callbacks, model.verbose
     if not kind.configure(*callbacks).handlers:

@@ -23,7 +23,8 @@ class Wave:
         config: the config of the run above the samples' own.
         limit: how long they may take.
         cutoff: how they are stopped, or given up.
-        ended: called when a sample has ended, in any thread, whether or not somebody reads it.
+        ended: called when a sample has ended, in any thread, whether or not somebody
+            reads it.
     """
 
     model: PreparedModel
@@ -41,8 +42,10 @@ class Sample:
 
     Attributes:
         index: its place in launch order, from 0.
-        message: what the model said; partial when cancelled, None when it failed before the first token.
-        status: ``complete``, ``cancelled`` (cut off once the decision had fallen) or ``failed``.
+        message: what the model said; partial when cancelled, None when it failed before
+            the first token.
+        status: ``complete``, ``cancelled`` (cut off once the decision had fallen) or
+            ``failed``.
         error: what a failed sample raised.
         seconds: from the launch of its wave to its end, where that was timed.
     """

@@ -1,4 +1,6 @@
-"""Requests for chat completions: what they ask of the model and of the vote, and whether they are voted on."""
+"""Requests for chat completions: what they ask of the model and of the vote, and
+whether they are voted on.
+"""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,7 +18,9 @@ from langchain_reasc_server.errors import Refused
 from langchain_reasc_server.wire import Json, replayed
 
 Hear = Callable[[list[bytes]], None]
-"""Called with the JSON of the events of a response so far, each time more of them have arrived."""
+"""Called with the JSON of the events of a response so far, each time more of them have
+arrived.
+"""
 HEADER: Final = "x-reasc-"
 COUNTED: Final = "none"
 """The name that means no calibration, so that votes are counted."""
@@ -28,14 +32,17 @@ class VotePolicy:
     """The operator's policy for votes.
 
     Attributes:
-        answer: where the answer is in a text; ``"message"`` votes only on tool calls and structured output.
+        answer: where the answer is in a text; ``"message"`` votes only on tool calls
+            and structured output.
         max_samples: the most samples of a request, whatever the request asks for.
-        rule: the stopping rule, as for ``reasc ask --rule``; with None the calibration decides.
+        rule: the stopping rule, as for ``reasc ask --rule``; with None the calibration
+            decides.
         calibration: ``"online"``, a file, or None to count votes.
         offered: name -> file of the calibrations that a request may choose.
         state: the file in which ``"online"`` keeps what it has learned.
         concurrency: samples of a request launched at once.
-        in_flight: samples in flight at once, of all requests together; None for any number.
+        in_flight: samples in flight at once, of all requests together; None for any
+            number.
     """
 
     answer: str = "message"
@@ -49,10 +56,11 @@ class VotePolicy:
 
 
 class Wishes(BaseModel):
-    """What a request may ask of its vote: in its field ``reasc``, in headers, or after the name of its model.
+    """What a request may ask of its vote: in its field ``reasc``, in headers, or after
+    the name of its model.
 
-    A header is called ``x-reasc-max-samples``, say. ``MODEL:reasc-8`` means 8 samples of ``MODEL``, for clients whose
-    users can choose nothing but a model.
+    A header is called ``x-reasc-max-samples``, say. ``MODEL:reasc-8`` means 8 samples
+    of ``MODEL``, for clients whose users can choose nothing but a model.
 
     Attributes:
         answer: where the answer is in a text.
@@ -76,7 +84,10 @@ class Wishes(BaseModel):
     @classmethod
     def _no_pattern(cls, answer: str | None) -> str | None:
         if answer is not None and answer.startswith("regex"):
-            raise ValueError("a pattern (regex) can only be given by the operator, because it could block the server")
+            raise ValueError(
+                "a pattern (regex) can only be given by the operator, because it could "
+                "block the server"
+            )
         return answer
 
     @field_validator("rule")
@@ -87,17 +98,22 @@ class Wishes(BaseModel):
         return rule
 
     @classmethod
-    def in_request(cls, given: Any, headers: Mapping[str, str], suffix: str = "") -> "Wishes":
+    def in_request(
+        cls, given: Any, headers: Mapping[str, str], suffix: str = ""
+    ) -> "Wishes":
         """Read the wishes of a request.
 
-        Its field ``reasc`` comes before its headers, and these before the suffix that follows ``:reasc-`` in its model.
+        Its field ``reasc`` comes before its headers, and these before the suffix that
+        follows ``:reasc-`` in its model.
 
         Raises:
             ConfigurationError: an option is unknown, or has a wrong value.
         """
         named = {name: HEADER + name.replace("_", "-") for name in cls.model_fields}
         texts = {"max_samples": suffix} if suffix else {}
-        texts |= {name: headers[header] for name, header in named.items() if header in headers}
+        texts |= {
+            name: headers[header] for name, header in named.items() if header in headers
+        }
         try:
             by_text = cls.model_validate_strings(texts).model_dump(exclude_unset=True)
             by_field = cls.model_validate({} if given is None else given).model_dump(
@@ -119,7 +135,8 @@ class Call:
         changed: whether ``body`` differs from what the client sent.
         headers: the client's headers that the upstream should see.
         served: the model of the server, for a request without a model.
-        usage: the tokens that are reported as usage: of ``"all"`` samples, or of the ``"winner"``.
+        usage: the tokens that are reported as usage: of ``"all"`` samples, or of the
+            ``"winner"``.
     """
 
     body: Json
@@ -131,7 +148,11 @@ class Call:
 
     @classmethod
     def from_request(
-        cls, body: Json, headers: Mapping[str, str], forwarded: Mapping[str, str], served: str = ""
+        cls,
+        body: Json,
+        headers: Mapping[str, str],
+        forwarded: Mapping[str, str],
+        served: str = "",
     ) -> "Call":
         """Split a request into what it asks of the model and what it asks of the vote.
 
@@ -175,7 +196,9 @@ class Call:
         """Return why the request is passed through, or None if it is voted on."""
         body = self.body
         tools = body.get("tools")
-        if not _is_list_of_objects(body.get("messages")) or not (tools is None or _is_list_of_objects(tools)):
+        if not _is_list_of_objects(body.get("messages")) or not (
+            tools is None or _is_list_of_objects(tools)
+        ):
             return "not understood"
         for name, is_one_response in _NOT_VOTED.items():
             if (value := body.get(name)) is not None and is_one_response(value):
@@ -183,20 +206,34 @@ class Call:
         if self.most_samples(votes) == 1:
             return "max_samples"
         calls = bool(tools) and body.get("tool_choice") != "none"
-        return None if calls or not self.votes_on_calls_alone(votes) else "nothing to vote on"
+        return (
+            None
+            if calls or not self.votes_on_calls_alone(votes)
+            else "nothing to vote on"
+        )
 
     def most_samples(self, votes: VotePolicy) -> int:
         """Return the most samples that a vote on the request draws."""
-        return min(votes.max_samples, int(self.asked.get("max_samples", votes.max_samples)))
+        return min(
+            votes.max_samples, int(self.asked.get("max_samples", votes.max_samples))
+        )
 
     def votes_on_calls_alone(self, votes: VotePolicy) -> bool:
         """Return whether a response without tool calls is the answer, without a vote."""
-        structure = asks_for_structure(self.body) and self.body.get("response_format") != {"type": "text"}
+        structure = asks_for_structure(self.body) and self.body.get(
+            "response_format"
+        ) != {"type": "text"}
         return not structure and self.asked.get("answer", votes.answer) == "message"
 
     def shown(self, events: Iterable[Json], head: Mapping[str, Any]) -> Iterator[Json]:
-        """Yield the events of a response for the client, with the id and time of ``head``."""
-        own = {"id": head["id"], "created": head["created"], **({"usage": None} if self.wants_usage else {})}
+        """Yield the events of a response for the client, with the id and time of
+        ``head``.
+        """
+        own = {
+            "id": head["id"],
+            "created": head["created"],
+            **({"usage": None} if self.wants_usage else {}),
+        }
         for event in replayed(events):
             yield {**event, **own, "choices": self.trimmed(event["choices"])}
 
@@ -204,7 +241,12 @@ class Call:
         """Return choices with as many logprobs as the client asked for."""
         k = self.body.get("top_logprobs") or 0
         return [
-            {**one, "logprobs": _with_alternatives(one.get("logprobs"), k) if self.body.get("logprobs") else None}
+            {
+                **one,
+                "logprobs": _with_alternatives(one.get("logprobs"), k)
+                if self.body.get("logprobs")
+                else None,
+            }
             for one in choices
         ]
 
@@ -219,7 +261,9 @@ _NOT_VOTED: Final[Mapping[str, Callable[[Any], bool]]] = {
     "audio": lambda value: True,
     "functions": lambda value: True,
 }
-"""Fields of a request -> whether a value makes all samples equal, or asks for several answers."""
+"""Fields of a request -> whether a value makes all samples equal, or asks for several
+answers.
+"""
 
 
 _SWITCHES: Final = ("stream", "logprobs", "parallel_tool_calls", "store", "background")
@@ -234,7 +278,9 @@ def _check_switches(body: Json) -> None:
     """
     options = body.get("stream_options")
     switches = {name: body.get(name) for name in _SWITCHES}
-    switches["stream_options.include_usage"] = options.get("include_usage") if isinstance(options, dict) else None
+    switches["stream_options.include_usage"] = (
+        options.get("include_usage") if isinstance(options, dict) else None
+    )
     for name, value in switches.items():
         if not isinstance(value, bool | None):
             said = f"{name} is {json.dumps(value)[:40]}; it takes true or false"
@@ -246,7 +292,9 @@ def _is_list_of_objects(value: Any) -> bool:
 
 
 _MOST_MESSAGES: Final = 4096
-"""A longer conversation is given to LangChain as one text, because checking each message would take a second."""
+"""A longer conversation is given to LangChain as one text, because checking each
+message would take a second.
+"""
 
 
 def messages_of(body: Mapping[str, Any]) -> list[BaseMessage]:
@@ -257,8 +305,12 @@ def messages_of(body: Mapping[str, Any]) -> list[BaseMessage]:
         messages = read_messages(body["messages"])
         for message in messages:
             if isinstance(message.content, list):
-                _ = message.content_blocks  # which LangChain reads before it calls a model
-    except Exception:  # a message that LangChain does not know, but perhaps the upstream does
+                _ = (
+                    message.content_blocks
+                )  # which LangChain reads before it calls a model
+    except (
+        Exception
+    ):  # a message that LangChain does not know, but perhaps the upstream does
         return [HumanMessage(str(body["messages"]))]
     return messages
 
@@ -266,5 +318,8 @@ def messages_of(body: Mapping[str, Any]) -> list[BaseMessage]:
 def _with_alternatives(logprobs: Any, k: int) -> Any:
     if not isinstance(logprobs, dict) or not isinstance(logprobs.get("content"), list):
         return logprobs
-    content = [{**token, "top_logprobs": (token.get("top_logprobs") or [])[:k]} for token in logprobs["content"]]
+    content = [
+        {**token, "top_logprobs": (token.get("top_logprobs") or [])[:k]}
+        for token in logprobs["content"]
+    ]
     return {**logprobs, "content": content}

@@ -1,6 +1,7 @@
 """Read the conversation of a request.
 
-A call that a model wrote badly stays in the conversation. If it were an error here, the client could never go on.
+A call that a model wrote badly stays in the conversation. If it were an error here, the
+client could never go on.
 """
 
 import json
@@ -18,34 +19,51 @@ from langchain_reasc_server.wire import Json
 def read_messages(given: Sequence[Json]) -> list[BaseMessage]:
     """Convert the messages of a request.
 
-    Calls are read like those of a response: a call is in ``invalid_tool_calls`` if its arguments are not a JSON object.
+    Calls are read like those of a response: a call is in ``invalid_tool_calls`` if its
+    arguments are not a JSON object.
 
     Raises:
         Exception: one of them is not a message of the chat API.
     """
-    return [_message(message, number) for number, message in enumerate(with_call_ids(given))]
+    return [
+        _message(message, number) for number, message in enumerate(with_call_ids(given))
+    ]
 
 
 def with_call_ids(messages: Iterable[Json]) -> list[Json]:
     """Return messages in which each call has an id, and each result the id of its call.
 
-    A call without an id gets one by its place, so that the same conversation makes the same prompt. A result without an
-    id belongs to the first call that has no result, and so does one with an unknown id if that call had no id.
+    A call without an id gets one by its place, so that the same conversation makes the
+    same prompt. A result without an id belongs to the first call that has no result,
+    and so does one with an unknown id if that call had no id.
     """
     completed: list[Json] = []
     called: set[str] = set()
-    waiting: OrderedDict[str, bool] = OrderedDict()  # id of a call without a result -> whether the client gave it
+    waiting: OrderedDict[str, bool] = (
+        OrderedDict()
+    )  # id of a call without a result -> whether the client gave it
     for number, message in enumerate(messages):
         calls = message.get("tool_calls")
         if isinstance(calls, list):
-            message = {**message, "tool_calls": [_with_id(call, number, place) for place, call in enumerate(calls)]}
+            message = {
+                **message,
+                "tool_calls": [
+                    _with_id(call, number, place) for place, call in enumerate(calls)
+                ],
+            }
             pairs = zip(calls, message["tool_calls"], strict=True)
-            waiting = OrderedDict((after["id"], after is before) for before, after in pairs if isinstance(after, dict))
+            waiting = OrderedDict(
+                (after["id"], after is before)
+                for before, after in pairs
+                if isinstance(after, dict)
+            )
             called |= waiting.keys()
         elif message.get("role") == "tool":
             id: Any = message.get("tool_call_id")
             first = next(iter(waiting), None)
-            if first is not None and (not id or (id not in called and not waiting[first])):
+            if first is not None and (
+                not id or (id not in called and not waiting[first])
+            ):
                 id, message = first, {**message, "tool_call_id": first}
             waiting.pop(id, None)
         completed.append(message)
@@ -66,9 +84,14 @@ def _message(given: Json, number: int) -> BaseMessage:
         return message
     if not isinstance(calls, list):
         raise ValueError(f"messages[{number}].tool_calls is not a list")
-    pieces = [_piece(call, f"messages[{number}].tool_calls[{place}]") for place, call in enumerate(calls)]
+    pieces = [
+        _piece(call, f"messages[{number}].tool_calls[{place}]")
+        for place, call in enumerate(calls)
+    ]
     valid, invalid = parsed_calls(pieces)
-    return message.model_copy(update={"tool_calls": valid, "invalid_tool_calls": invalid})
+    return message.model_copy(
+        update={"tool_calls": valid, "invalid_tool_calls": invalid}
+    )
 
 
 def _piece(call: Any, where: str) -> ToolCallChunk:
@@ -80,4 +103,6 @@ def _piece(call: Any, where: str) -> ToolCallChunk:
         arguments = "{}"
     elif not isinstance(arguments, str):
         arguments = json.dumps(arguments)
-    return tool_call_chunk(name=function["name"], args=arguments, id=call["id"], index=None)
+    return tool_call_chunk(
+        name=function["name"], args=arguments, id=call["id"], index=None
+    )

@@ -23,7 +23,8 @@ _MINUTE: Final = 60.0
 def read_keys(path: Path | None, variable: str | None) -> dict[str, str]:
     """Return key -> name, of a file and of an environment variable's value.
 
-    A line has a key, and perhaps ``#`` and the name of its client. Other keys are named by their number.
+    A line has a key, and perhaps ``#`` and the name of its client. Other keys are named
+    by their number.
 
     Raises:
         ConfigurationError: the file has no keys, or cannot be read.
@@ -31,12 +32,24 @@ def read_keys(path: Path | None, variable: str | None) -> dict[str, str]:
     try:
         texts = [variable or "", "" if path is None else read_text(path)]
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"cannot read the file of keys {path}: {error}") from None
-    lines = [re.split(r"(?:^|\s+)#\s*", line.strip(), maxsplit=1) for text in texts for line in text.splitlines()]
+        raise ConfigurationError(
+            f"cannot read the file of keys {path}: {error}"
+        ) from None
+    lines = [
+        re.split(r"(?:^|\s+)#\s*", line.strip(), maxsplit=1)
+        for text in texts
+        for line in text.splitlines()
+    ]
     named = [(key, *name) for key, *name in lines if key]
-    keys = {key: "".join(name) or f"key{number}" for number, (key, *name) in enumerate(named, 1)}
+    keys = {
+        key: "".join(name) or f"key{number}"
+        for number, (key, *name) in enumerate(named, 1)
+    }
     if path is not None and not keys:
-        raise ConfigurationError(f"{path} has no keys, so nobody could use the server; write one key per line")
+        raise ConfigurationError(
+            f"{path} has no keys, so nobody could use the server; write one key per "
+            "line"
+        )
     return keys
 
 
@@ -44,10 +57,13 @@ class Allowance:
     """What a client may use per minute. The allowance refills continuously.
 
     Attributes:
-        left: what may still be used, as of the last request. It is negative after a request that used too much.
+        left: what may still be used, as of the last request. It is negative after a
+            request that used too much.
     """
 
-    def __init__(self, what: str, per_minute: float | None, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, what: str, per_minute: float | None, clock: Callable[[], float]
+    ) -> None:
         """Create a full allowance of samples or tokens; None is unlimited."""
         self._what, self._clock = what, clock
         self._per_minute = math.inf if per_minute is None else per_minute
@@ -60,7 +76,9 @@ class Allowance:
 
     @contextmanager
     def hold(self, most: float) -> Iterator[None]:
-        """Reserve what a running request may still use, so that other requests cannot use it at the same time."""
+        """Reserve what a running request may still use, so that other requests cannot
+        use it at the same time.
+        """
         self._held += most
         try:
             yield
@@ -68,11 +86,12 @@ class Allowance:
             self._held -= most
 
     def check(self) -> None:
-        """Require that at least one sample or token is left, not counting what running requests have reserved.
+        """Require that at least one sample or token is left, not counting what running
+        requests have reserved.
 
         Raises:
-            Refused: less than one is left. The error says when to ask again: in a second if running requests have
-                reserved the rest.
+            Refused: less than one is left. The error says when to ask again: in a
+                second if running requests have reserved the rest.
         """
         if math.isinf(self._per_minute):
             return
@@ -81,7 +100,9 @@ class Allowance:
         self._since = now
         if self.left - self._held < 1:
             said = f"a key may use {self._per_minute:g} {self._what} per minute"
-            raise _too_many(said, max(1.0, (1 - self.left) / rate), f"too_many_{self._what}")
+            raise _too_many(
+                said, max(1.0, (1 - self.left) / rate), f"too_many_{self._what}"
+            )
 
 
 @dataclass(eq=False)
@@ -111,7 +132,8 @@ class Admission:
         queue: requests that may wait. Further requests are refused.
         each: requests of one client at once; None for any number.
         samples_per_minute: samples of one client in this process; None for any number.
-        tokens_per_minute: tokens of one client in this process, of prompts and responses; None for any number.
+        tokens_per_minute: tokens of one client in this process, of prompts and
+            responses; None for any number.
         clock: a monotonic clock in seconds.
     """
 
@@ -130,15 +152,22 @@ class Admission:
         self.replace_keys(self.keys)
 
     def replace_keys(self, keys: Mapping[str, str]) -> None:
-        """Admit the clients with these keys from now on. A key that stays keeps what it has used."""
-        clients = {key: self._clients.get(key) or self._new_client(name) for key, name in (keys or {"": ""}).items()}
+        """Admit the clients with these keys from now on. A key that stays keeps what it
+        has used.
+        """
+        clients = {
+            key: self._clients.get(key) or self._new_client(name)
+            for key, name in (keys or {"": ""}).items()
+        }
         for key, name in keys.items():
             clients[key].name = name
         self.keys, self._clients = keys, clients
 
     def _new_client(self, name: str) -> Client:
         samples = Allowance("samples", self.samples_per_minute, self.clock)
-        return Client(samples, Allowance("tokens", self.tokens_per_minute, self.clock), name)
+        return Client(
+            samples, Allowance("tokens", self.tokens_per_minute, self.clock), name
+        )
 
     def client(self, headers: Mapping[str, str]) -> Client:
         """Return the client that the headers of a request name.
@@ -147,14 +176,29 @@ class Admission:
             Refused: the key is unknown. All keys are compared, in constant time.
         """
         given = _key_in(headers)
-        found = [key for key in self.keys if hmac.compare_digest(key.encode(), given.encode())]
+        found = [
+            key
+            for key in self.keys
+            if hmac.compare_digest(key.encode(), given.encode())
+        ]
         if self.keys and not found:
-            said = "the API key is not known here" if given else "an API key is needed: Authorization: Bearer KEY"
-            raise Refused(401, said, code="invalid_api_key", headers={"www-authenticate": "Bearer"})
+            said = (
+                "the API key is not known here"
+                if given
+                else "an API key is needed: Authorization: Bearer KEY"
+            )
+            raise Refused(
+                401,
+                said,
+                code="invalid_api_key",
+                headers={"www-authenticate": "Bearer"},
+            )
         return self._clients[found[0] if found else ""]
 
     @asynccontextmanager
-    async def admit(self, client: Client, samples: int = 0, tokens: int = 0) -> AsyncIterator[None]:
+    async def admit(
+        self, client: Client, samples: int = 0, tokens: int = 0
+    ) -> AsyncIterator[None]:
         """Wait until a request may run, and count it as running until the end.
 
         The most samples and tokens that it may use are reserved until then.
@@ -178,15 +222,21 @@ class Admission:
 
     def _check(self, client: Client) -> None:
         if self._inside >= self.requests + self.queue:
-            raise _too_many("the server is busy, and its queue is full", 1, "queue_full")
+            raise _too_many(
+                "the server is busy, and its queue is full", 1, "queue_full"
+            )
         if self.each is not None and client.running >= self.each:
-            raise _too_many(f"a key may have {self.each} requests at once", 1, "too_many_requests")
+            raise _too_many(
+                f"a key may have {self.each} requests at once", 1, "too_many_requests"
+            )
         client.samples.check()
         client.tokens.check()
 
 
 def _key_in(headers: Mapping[str, str]) -> str:
-    """Return the key that a client gives: a browser asks for a password, and sends it by the scheme "Basic"."""
+    """Return the key that a client gives: a browser asks for a password, and sends it
+    by the scheme "Basic".
+    """
     scheme, _, token = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return token.strip()
@@ -199,4 +249,6 @@ def _key_in(headers: Mapping[str, str]) -> str:
 
 
 def _too_many(message: str, seconds: float, code: str) -> Refused:
-    return Refused(429, message, code=code, headers={"retry-after": str(math.ceil(seconds))})
+    return Refused(
+        429, message, code=code, headers={"retry-after": str(math.ceil(seconds))}
+    )

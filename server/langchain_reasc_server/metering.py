@@ -10,20 +10,27 @@ from langchain_reasc_server.events import Send
 
 TAIL: Final = 16_384
 """The last bytes of a reply that are kept, because the usage is near the end."""
-_SUMMANDS: Final = ("prompt_tokens", "completion_tokens", "input_tokens", "output_tokens")
+_SUMMANDS: Final = (
+    "prompt_tokens",
+    "completion_tokens",
+    "input_tokens",
+    "output_tokens",
+)
 _DECODER: Final = json.JSONDecoder()
 
 
 class Meter:
     """Passes on a reply unchanged, and counts the tokens of its request.
 
-    If the reply reports no ``usage``, or the client disconnects before the end, the tokens of the prompt and of a whole
-    reply are estimated, and each event of a stream counts as a token. A stream costs at least one token per event. An
-    error is free.
+    If the reply reports no ``usage``, or the client disconnects before the end, the
+    tokens of the prompt and of a whole reply are estimated, and each event of a stream
+    counts as a token. A stream costs at least one token per event. An error is free.
     """
 
     def __init__(self, send: Send, asked: bytes, pay: Callable[[int], None]) -> None:
-        """Start counting the tokens of a request with the body ``asked``. They are paid before its reply ends."""
+        """Start counting the tokens of a request with the body ``asked``. They are paid
+        before its reply ends.
+        """
         self._send, self._asked, self._pay = send, asked, pay
         self._written = 0
         self._tail = b"\n"
@@ -31,12 +38,18 @@ class Meter:
         self._begun = self._paid = False
 
     def charge(self, *, left: bool = False) -> None:
-        """Charge the client once. If it has ``left``, the upstream may have begun without a reply yet."""
+        """Charge the client once. If it has ``left``, the upstream may have begun
+        without a reply yet.
+        """
         if not self._paid:
             self._paid = True
             reported = reported_tokens(self._tail)
             events = self._written if self._is_stream else 0
-            tokens = max(reported, events) if reported else estimated_tokens(self._asked) + self._written
+            tokens = (
+                max(reported, events)
+                if reported
+                else estimated_tokens(self._asked) + self._written
+            )
             self._pay(tokens if self._begun or left else 0)
 
     async def __call__(self, message: Any) -> None:
@@ -85,7 +98,9 @@ def _total(usage: Mapping[str, Any]) -> int:
 
 
 class Drawn:
-    """Collects the events of a vote's samples, to charge for a vote that fails or whose client disconnects."""
+    """Collects the events of a vote's samples, to charge for a vote that fails or whose
+    client disconnects.
+    """
 
     def __init__(self, hear: Hear) -> None:
         """Collect events, and pass them to another listener."""
@@ -104,6 +119,11 @@ class Drawn:
         return len(self._responses)
 
     def tokens(self, prompt: int) -> int:
-        """Return the tokens of these samples: as each reports, or else its prompt and one token per event."""
+        """Return the tokens of these samples: as each reports, or else its prompt and
+        one token per event.
+        """
         responses = [*self._responses.values()]
-        return sum(reported_tokens(b"".join(events)) or prompt + len(events) for events in responses)
+        return sum(
+            reported_tokens(b"".join(events)) or prompt + len(events)
+            for events in responses
+        )

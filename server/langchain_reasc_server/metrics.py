@@ -26,45 +26,92 @@ class Metrics:
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         given: Any = {"registry": self._registry}
-        self.requests = Counter("reasc_requests", "Requests answered", ["way", "status"], **given)
+        self.requests = Counter(
+            "reasc_requests", "Requests answered", ["way", "status"], **given
+        )
         self.seconds = Histogram(
-            "reasc_request_seconds", "Until a request is answered", ["way"], buckets=_SECONDS, **given
+            "reasc_request_seconds",
+            "Until a request is answered",
+            ["way"],
+            buckets=_SECONDS,
+            **given,
         )
         self.first_byte = Histogram(
-            "reasc_first_byte_seconds", "Until the first byte of a reply's body", ["way"], buckets=_SECONDS, **given
+            "reasc_first_byte_seconds",
+            "Until the first byte of a reply's body",
+            ["way"],
+            buckets=_SECONDS,
+            **given,
         )
         self.running = Gauge(
-            "reasc_requests_running", "Requests that are answered now, or wait", multiprocess_mode="livesum", **given
+            "reasc_requests_running",
+            "Requests that are answered now, or wait",
+            multiprocess_mode="livesum",
+            **given,
         )
         self.waiting = Gauge(
-            "reasc_requests_waiting", "Requests that wait in the queue", multiprocess_mode="livesum", **given
+            "reasc_requests_waiting",
+            "Requests that wait in the queue",
+            multiprocess_mode="livesum",
+            **given,
         )
         self._samples = Counter("reasc_samples", "Samples drawn for votes", **given)
-        self._tokens = Counter("reasc_tokens", "Tokens of votes, prompt and generated", **given)
+        self._tokens = Counter(
+            "reasc_tokens", "Tokens of votes, prompt and generated", **given
+        )
         saved = "Tokens that max_samples responses to each request would have cost more"
         self._saved = Counter("reasc_saved_tokens", saved, **given)
         alone = "Tokens that one response to each request would have cost"
         self._of_one_response = Counter("reasc_one_response_tokens", alone, **given)
-        self._stops = Counter("reasc_stops", "Why votes have ended", ["reason"], **given)
-        self._cut_off = Counter("reasc_cut_off", "Votes whose answer reached the limit of tokens", **given)
+        self._stops = Counter(
+            "reasc_stops", "Why votes have ended", ["reason"], **given
+        )
+        self._cut_off = Counter(
+            "reasc_cut_off", "Votes whose answer reached the limit of tokens", **given
+        )
         self._agreement = Histogram(
-            "reasc_agreement_ratio", "Winner's share of the votes, where there were several", buckets=_SHARES, **given
+            "reasc_agreement_ratio",
+            "Winner's share of the votes, where there were several",
+            buckets=_SHARES,
+            **given,
         )
-        self._answered = Counter("reasc_answered_by", "Votes by the model whose answer it is", ["model"], **given)
+        self._answered = Counter(
+            "reasc_answered_by",
+            "Votes by the model whose answer it is",
+            ["model"],
+            **given,
+        )
         self._failed = Counter(
-            "reasc_model_failures", "Votes in which all samples of a model failed", ["model", "reason"], **given
+            "reasc_model_failures",
+            "Votes in which all samples of a model failed",
+            ["model", "reason"],
+            **given,
         )
-        self._shadowed = Counter("reasc_shadowed", "Questions that both models were asked, to learn", **given)
+        self._shadowed = Counter(
+            "reasc_shadowed", "Questions that both models were asked, to learn", **given
+        )
         of_model = "Tokens of votes by model, prompt and generated"
-        self._of_model = Counter("reasc_model_tokens", of_model, ["model", "kind"], **given)
+        self._of_model = Counter(
+            "reasc_model_tokens", of_model, ["model", "kind"], **given
+        )
         cost = "Cost of votes by model: in dollars, or in tokens of the smaller model, as --price-ratio says"
         self._cost = Counter("reasc_model_cost", cost, ["model"], **given)
-        self._errors = Counter("reasc_errors", "Requests that were refused or failed here", ["code"], **given)
+        self._errors = Counter(
+            "reasc_errors",
+            "Requests that were refused or failed here",
+            ["code"],
+            **given,
+        )
         self._upstream = Counter(
-            "reasc_upstream_errors", "Requests that the upstream refused or failed", ["status"], **given
+            "reasc_upstream_errors",
+            "Requests that the upstream refused or failed",
+            ["status"],
+            **given,
         )
         self.dropped_lines = Counter(
-            "reasc_log_lines_dropped", "Lines of the log that were dropped, because stderr was not read", **given
+            "reasc_log_lines_dropped",
+            "Lines of the log that were dropped, because stderr was not read",
+            **given,
         )
         self._healthy = Gauge(
             "reasc_upstream_healthy",
@@ -75,10 +122,21 @@ class Metrics:
         )
 
         latest: Any = {"multiprocess_mode": "mostrecent", **given}
-        self._questions = Gauge("reasc_questions_learned", "Questions learned from since all was forgotten", **latest)
-        self._alarms = Gauge("reasc_drift_alarms", "How often all was forgotten, for it no longer held", **latest)
+        self._questions = Gauge(
+            "reasc_questions_learned",
+            "Questions learned from since all was forgotten",
+            **latest,
+        )
+        self._alarms = Gauge(
+            "reasc_drift_alarms",
+            "How often all was forgotten, for it no longer held",
+            **latest,
+        )
         self._evidence = Gauge(
-            "reasc_drift_evidence", f"Evidence of each monitor; at {ALARM:,} all is forgotten", ["monitor"], **latest
+            "reasc_drift_evidence",
+            f"Evidence of each monitor; at {ALARM:,} all is forgotten",
+            ["monitor"],
+            **latest,
         )
 
     def record_health(self, healthy: Mapping[str, bool]) -> None:
@@ -109,7 +167,11 @@ class Metrics:
         if (model := account.get("answered_by")) is not None:
             self._answered.labels(model).inc()
             self._shadowed.inc(account.get("shadowed", False))
-        if model != "large" and account["samples"] > 1 and (votes := account["votes"].values()):
+        if (
+            model != "large"
+            and account["samples"] > 1
+            and (votes := account["votes"].values())
+        ):
             self._agreement.observe(max(votes) / sum(votes))
 
     def record_model_failure(self, model: str, reason: str) -> None:
@@ -130,11 +192,17 @@ class Metrics:
     def total(self, name: str, **labels: str) -> int:
         """Return the sum of the counters with this name and these labels."""
         found = (sample for metric in self._all.collect() for sample in metric.samples)
-        values = (one.value for one in found if one.name == name and labels.items() <= one.labels.items())
+        values = (
+            one.value
+            for one in found
+            if one.name == name and labels.items() <= one.labels.items()
+        )
         return round(sum(values))
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
-        """Return all metrics and their content type: Prometheus's text format, or OpenMetrics if that is accepted."""
+        """Return all metrics and their content type: Prometheus's text format, or
+        OpenMetrics if that is accepted.
+        """
         encode, content_type = choose_encoder(accept)
         return encode(self._all), content_type
 

@@ -1,4 +1,6 @@
-"""Run the server in this process, or in several workers that uvicorn's supervisor restarts."""
+"""Run the server in this process, or in several workers that uvicorn's supervisor
+restarts.
+"""
 
 import asyncio
 import faulthandler
@@ -33,13 +35,19 @@ __all__ = [
     "watched_event_loop",
 ]
 
-_KEPT_ALIVE: Final = 75  # seconds; longer than clients keep an idle connection, or they would send into a closed one
+# seconds; longer than clients keep an idle connection, or they would send into a closed
+# one
+_KEPT_ALIVE: Final = 75
 _STANDS_STILL: Final = 30.0
 """Seconds after which a process with a blocked event loop is ended."""
 _WRITES_FOR: Final = 5
-"""Seconds that such a process has to write where it hangs. Without a reader of stderr it would write for ever."""
+"""Seconds that such a process has to write where it hangs. Without a reader of stderr
+it would write for ever.
+"""
 _STARTED_WITHIN: Final = 40
-"""Seconds that the supervisor waits for a new worker, or for one that hangs, which has to write where before."""
+"""Seconds that the supervisor waits for a new worker, or for one that hangs, which has
+to write where before.
+"""
 _CUT_OFF_WITHIN: Final = 5.0
 """Seconds that requests have to tell their clients that they were cut off."""
 
@@ -47,24 +55,29 @@ _CUT_OFF_WITHIN: Final = 5.0
 def uvicorn_options(connections: int) -> dict[str, Any]:
     """Return uvicorn's options for limits and logs.
 
-    A request on more connections than allowed is refused with 503. A proxy in front has to disconnect slow clients.
+    A request on more connections than allowed is refused with 503. A proxy in front has
+    to disconnect slow clients.
     """
     return {
         "http": "h11",
         "ws": "none",
         "lifespan": "on",
         "limit_concurrency": _possible_connections(connections),
-        "h11_max_incomplete_event_size": 2 * LARGEST_HEAD,  # check_head refuses a head that is a little too large
+        "h11_max_incomplete_event_size": 2
+        * LARGEST_HEAD,  # check_head refuses a head that is a little too large
         "timeout_keep_alive": _KEPT_ALIVE,
         "access_log": False,  # see request_log
-        "log_config": None,  # its errors are written like all others, and so to sys.stderr as it is then
+        # its errors are written like all others, and so to sys.stderr as it is then
+        "log_config": None,
         "log_level": "error",  # uvicorn warns of each malformed request
         "server_header": False,
     }
 
 
 def _possible_connections(wanted: int) -> int:
-    """Raise this process's limit of open files. Return how many connections it allows, each with one upstream."""
+    """Raise this process's limit of open files. Return how many connections it allows,
+    each with one upstream.
+    """
     try:
         import resource
     except ImportError:  # Windows has no such limit
@@ -84,17 +97,26 @@ def run_here(app: Any, listening: socket.socket, options: Mapping[str, Any]) -> 
         sys.exit(FAILED_TO_START)
 
 
-def run_workers(make_app: Callable[[], Any], count: int, listening: socket.socket, options: Mapping[str, Any]) -> None:
+def run_workers(
+    make_app: Callable[[], Any],
+    count: int,
+    listening: socket.socket,
+    options: Mapping[str, Any],
+) -> None:
     """Serve on one socket with several worker processes until SIGTERM or Ctrl-C.
 
-    uvicorn's supervisor restarts a worker that exits, and on SIGHUP one worker after another. It sends ``make_app`` to
-    each worker through a pipe.
+    uvicorn's supervisor restarts a worker that exits, and on SIGHUP one worker after
+    another. It sends ``make_app`` to each worker through a pipe.
 
     Raises:
         SystemExit: a worker failed before it served.
     """
     config = uvicorn.Config(
-        make_app, factory=True, workers=count, timeout_worker_healthcheck=_STARTED_WITHIN, **options
+        make_app,
+        factory=True,
+        workers=count,
+        timeout_worker_healthcheck=_STARTED_WITHIN,
+        **options,
     )
     supervisor = Multiprocess(config, sockets=[listening])
     supervisor.run()
@@ -126,7 +148,9 @@ async def cut_off_requests() -> None:
 @contextmanager
 def shared_folder() -> Iterator[Path]:
     """Make a folder in which workers share their counts, and delete it at the end."""
-    with tempfile.TemporaryDirectory(prefix="reasc-serve-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix="reasc-serve-", ignore_cleanup_errors=True
+    ) as folder:
         os.environ[METRICS] = folder
         try:
             yield Path(folder)
@@ -136,7 +160,9 @@ def shared_folder() -> Iterator[Path]:
 
 @contextmanager
 def reloading_on_hangup(reload: Callable[[], Awaitable[None]]) -> Iterator[None]:
-    """Reload on SIGHUP, in this process. If the terminal of this process was closed, stop as on SIGTERM."""
+    """Reload on SIGHUP, in this process. If the terminal of this process was closed,
+    stop as on SIGTERM.
+    """
     if not hasattr(signal, "SIGHUP"):  # Windows
         yield
         return
@@ -146,7 +172,9 @@ def reloading_on_hangup(reload: Callable[[], Awaitable[None]]) -> Iterator[None]
         if of_terminal and not os.isatty(2):
             signal.raise_signal(signal.SIGTERM)
             return
-        reloads.add(task := asyncio.ensure_future(reload()))  # the event loop itself forgets a task that nobody keeps
+        reloads.add(
+            task := asyncio.ensure_future(reload())
+        )  # the event loop itself forgets a task that nobody keeps
         task.add_done_callback(reloads.discard)
 
     loop = asyncio.get_running_loop()
@@ -159,10 +187,11 @@ def reloading_on_hangup(reload: Callable[[], Awaitable[None]]) -> Iterator[None]
 
 @asynccontextmanager
 async def watched_event_loop() -> AsyncIterator[None]:
-    """End this process, and print where it hangs, if the event loop is blocked for too long.
+    """End this process, and print where it hangs, if the event loop is blocked for too
+    long.
 
-    A thread in C does that, so it works while Python itself hangs. Whoever started the process starts another:
-    uvicorn's supervisor, systemd or Docker.
+    A thread in C does that, so it works while Python itself hangs. Whoever started the
+    process starts another: uvicorn's supervisor, systemd or Docker.
     """
     watching = asyncio.create_task(_put_off_the_end())
     try:
@@ -176,7 +205,9 @@ async def watched_event_loop() -> AsyncIterator[None]:
 
 async def _put_off_the_end() -> None:
     while True:
-        faulthandler.dump_traceback_later(_STANDS_STILL, exit=True)  # to the file descriptor, past the queue
+        faulthandler.dump_traceback_later(
+            _STANDS_STILL, exit=True
+        )  # to the file descriptor, past the queue
         if hasattr(signal, "alarm"):  # not on Windows
             signal.alarm(int(_STANDS_STILL) + _WRITES_FOR)  # which ends the process
         await asyncio.sleep(1)

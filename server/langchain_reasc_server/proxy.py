@@ -1,4 +1,6 @@
-"""Serve upstream servers with OpenAI's API: vote on chat completions, and pass everything else through unchanged."""
+"""Serve upstream servers with OpenAI's API: vote on chat completions, and pass
+everything else through unchanged.
+"""
 
 import asyncio
 import random
@@ -28,7 +30,13 @@ from langchain_reasc_server.wire import sse
 
 _repeated: Final = RepeatedErrors()
 _HOP_BY_HOP: Final = frozenset(
-    {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection"}
+    {
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+    }
     | {"te", "trailer", "transfer-encoding", "upgrade"}
 )
 _NOT_SENT: Final = _HOP_BY_HOP | {
@@ -43,27 +51,48 @@ _NOT_SENT: Final = _HOP_BY_HOP | {
 }
 _NOT_GIVEN_BACK: Final = _HOP_BY_HOP | {"date", "server"}
 _OF_ONE: Final = ("content-type", "accept", "idempotency-key", "x-stainless-")
-"""Headers about the request's own body or the client's library, which do not apply to our requests."""
+"""Headers about the request's own body or the client's library, which do not apply to
+our requests.
+"""
 _TOLD: Final = (
-    *("tools", "tool_choice", "response_format", "temperature", "top_p", "max_tokens", "max_completion_tokens"),
+    *(
+        "tools",
+        "tool_choice",
+        "response_format",
+        "temperature",
+        "top_p",
+        "max_tokens",
+        "max_completion_tokens",
+    ),
     *("presence_penalty", "frequency_penalty"),
 )
 """Fields of a request that its votes, limits and calibration depend on."""
 _OF_SMALLER: Final = ("temperature", "top_p", "top_k", "min_p")
-"""Fields that spread the samples of a vote. A larger model is asked once, and some refuse them."""
-_ALTERNATIVES: Final = 20  # as many as ReASC asks for, so that a client's wish changes no measure
+"""Fields that spread the samples of a vote. A larger model is asked once, and some
+refuse them.
+"""
+_ALTERNATIVES: Final = (
+    20  # as many as ReASC asks for, so that a client's wish changes no measure
+)
 _BUSY: Final = (429, 502, 503, 504)
 _CONNECTED_WITHIN: Final = 10.0  # seconds
 _READY_WITHIN: Final = 5.0
-_KEPT_ALIVE: Final = 4.0  # less than servers keep an idle connection, which may close it while a request is on its way
+# less than servers keep an idle connection, which may close it while a request is on
+# its way
+_KEPT_ALIVE: Final = 4.0
 _LONGEST_HEADER: Final = 65_536  # bytes
-_FILLED_IN: Final = ("user-agent", "accept", "content-type")  # by aiohttp, where a request has none
+_FILLED_IN: Final = (
+    "user-agent",
+    "accept",
+    "content-type",
+)  # by aiohttp, where a request has none
 _LARGEST_REPLY: Final = 256 << 20  # bytes, of those that are kept until their end
 _Answer = tuple[aiohttp.ClientResponse, bytes | None]
 
 
 class LargerServers(ChatOpenAICompatible):
-    """The servers of a larger model. They get the request that was written for the smaller one, adapted.
+    """The servers of a larger model. They get the request that was written for the
+    smaller one, adapted.
 
     Attributes:
         pass_keys: whether they get the client's own key.
@@ -71,13 +100,21 @@ class LargerServers(ChatOpenAICompatible):
 
     pass_keys: bool = False
 
-    def _request(self, server: Any, overrides: dict[str, Any], stop: list[str] | None) -> dict[str, Any]:
+    def _request(
+        self, server: Any, overrides: dict[str, Any], stop: list[str] | None
+    ) -> dict[str, Any]:
         raw: RawRequest = overrides[RAW]
-        body = {name: value for name, value in raw.body.items() if name not in _OF_SMALLER} | {"model": self.model_name}
+        body = {
+            name: value for name, value in raw.body.items() if name not in _OF_SMALLER
+        } | {"model": self.model_name}
         if (limit := body.pop("max_tokens", None)) is not None:
             body.setdefault(server.max_tokens, limit)
         key: Any = self.openai_api_key
-        own = {} if self.pass_keys else {"Authorization": f"Bearer {key.get_secret_value()}"}
+        own = (
+            {}
+            if self.pass_keys
+            else {"Authorization": f"Bearer {key.get_secret_value()}"}
+        )
         adapted = replace(raw, body=body, headers={**raw.headers, **own})
         return super()._request(server, {**overrides, RAW: adapted}, stop)
 
@@ -91,14 +128,19 @@ class Servers:
     """
 
     def __init__(
-        self, chat_model: ChatOpenAICompatible, *, pass_keys: bool = False, timeout: float | None = None
+        self,
+        chat_model: ChatOpenAICompatible,
+        *,
+        pass_keys: bool = False,
+        timeout: float | None = None,
     ) -> None:
         """Create the upstream without connecting.
 
         Args:
             chat_model: has the addresses of the servers, their model and their key.
             pass_keys: whether each client's own key is sent instead of the operator's.
-            timeout: seconds that a server may be silent while a request is passed through.
+            timeout: seconds that a server may be silent while a request is passed
+                through.
         """
         self.chat_model, self.model = chat_model, chat_model.model_name
         self._pass_keys, self._timeout = pass_keys, timeout
@@ -108,11 +150,18 @@ class Servers:
 
     @cached_property
     def _client(self) -> aiohttp.ClientSession:
-        """The HTTP client for requests that pass through, made in the event loop (httpx takes three times as long)."""
+        """The HTTP client for requests that pass through, made in the event loop (httpx
+        takes three times as long).
+        """
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEPT_ALIVE, ssl=httpx.create_ssl_context()),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECTED_WITHIN, sock_read=self._timeout),
-            cookie_jar=aiohttp.DummyCookieJar(),  # cookies are of one client, and not of all
+            connector=aiohttp.TCPConnector(
+                limit=0, keepalive_timeout=_KEPT_ALIVE, ssl=httpx.create_ssl_context()
+            ),
+            timeout=aiohttp.ClientTimeout(
+                total=None, sock_connect=_CONNECTED_WITHIN, sock_read=self._timeout
+            ),
+            # cookies are of one client, and not of all
+            cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=_FILLED_IN,
             auto_decompress=False,
             max_line_size=_LONGEST_HEADER,
@@ -125,50 +174,91 @@ class Servers:
         Raises:
             Refused: clients have to send their own keys, and the request has none.
         """
-        named = {name.strip().lower() for name in headers.get("connection", "").split(",")}
+        named = {
+            name.strip().lower() for name in headers.get("connection", "").split(",")
+        }
         kept = {
             name: value if value.isascii() else _unicode(value)
             for name, value in headers.items()
-            if name not in _NOT_SENT and name not in named and not name.startswith("x-reasc-")
+            if name not in _NOT_SENT
+            and name not in named
+            and not name.startswith("x-reasc-")
         }
-        key = headers.get("authorization", "") if self._pass_keys else f"Bearer {self._key}"
+        key = (
+            headers.get("authorization", "")
+            if self._pass_keys
+            else f"Bearer {self._key}"
+        )
         if not key:
-            raise Refused(401, "an API key is needed: Authorization: Bearer KEY", code="invalid_api_key")
+            raise Refused(
+                401,
+                "an API key is needed: Authorization: Bearer KEY",
+                code="invalid_api_key",
+            )
         return {**kept, "authorization": key, "accept-encoding": "identity"}
 
     def is_own(self, model: str) -> bool:
-        """Return whether this is the operator's model. Servers may have other models too."""
+        """Return whether this is the operator's model. Servers may have other models
+        too.
+        """
         return model in ("", self.model)
 
-    async def solve(self, solver: ChatReASC, call: Call, hear: Hear, limit: int | None) -> AIMessage:
+    async def solve(
+        self, solver: ChatReASC, call: Call, hear: Hear, limit: int | None
+    ) -> AIMessage:
         """Return the winner of a vote. Each sample is the client's own request."""
         body = {name: value for name, value in call.body.items() if name != "n"}
         headers = {
             name.title(): value
             for name, value in call.headers.items()
-            if not name.startswith(_OF_ONE) and value.isascii()  # openai's client sends no others
+            if not name.startswith(_OF_ONE)
+            and value.isascii()  # openai's client sends no others
         }
-        told = {name: call.body[name] for name in _TOLD if call.body.get(name) is not None}
+        told = {
+            name: call.body[name] for name in _TOLD if call.body.get(name) is not None
+        }
         if call.body.get("logprobs"):
-            k = call.body.get("top_logprobs") if solver.calibration is None else _ALTERNATIVES
-            told |= {"logprobs": True} if k is None else {"logprobs": True, "top_logprobs": k}
+            k = (
+                call.body.get("top_logprobs")
+                if solver.calibration is None
+                else _ALTERNATIVES
+            )
+            told |= (
+                {"logprobs": True}
+                if k is None
+                else {"logprobs": True, "top_logprobs": k}
+            )
         raw = RawRequest(body, headers, hear)
-        return await solver.ainvoke(messages_of(call.body), {"max_concurrency": limit}, **{RAW: raw}, **told)
+        return await solver.ainvoke(
+            messages_of(call.body), {"max_concurrency": limit}, **{RAW: raw}, **told
+        )
 
-    async def forward(self, request: Request, body: bytes, call: Call | None, why: str, send: Send) -> None:
-        """Pass a request to the upstream and its response to the client, both unchanged.
+    async def forward(
+        self, request: Request, body: bytes, call: Call | None, why: str, send: Send
+    ) -> None:
+        """Pass a request to the upstream and its response to the client, both
+        unchanged.
 
         Raises:
-            Refused: no server can be reached, or the response breaks off (a stream then ends with an error event).
+            Refused: no server can be reached, or the response breaks off (a stream then
+                ends with an error event).
         """
         async with self._response(request, body, call) as (response, whole):
             if not 200 <= response.status < 600:
-                raise Refused(502, f"the upstream answers with status {response.status}", code="upstream_error")
+                raise Refused(
+                    502,
+                    f"the upstream answers with status {response.status}",
+                    code="upstream_error",
+                )
             if "location" in response.headers and 300 <= response.status < 400:
-                # A client that follows it sends its key, and is told an address that may be internal.
+                # A client that follows it sends its key, and is told an address that
+                # may be internal.
                 said = f"the upstream redirects {request.url.path}"
                 where = f"{said} to {response.headers['location']}"
-                _repeated.log(where, f"{where}; if that is the upstream, give its address as --url")
+                _repeated.log(
+                    where,
+                    f"{where}; if that is the upstream, give its address as --url",
+                )
                 raise Refused(502, said, code="upstream_error")
             named = ((name.lower(), value) for name, value in response.headers.items())
             given = [(name, value) for name, value in named if _is_given_back(name)]
@@ -177,35 +267,70 @@ class Servers:
                 await self._give_back_whole(response.status, whole, given, send)
                 return
             if _is_stream(response):
-                given.append(("x-accel-buffering", "no"))  # else nginx holds events back
+                given.append(
+                    ("x-accel-buffering", "no")
+                )  # else nginx holds events back
             await start_response(send, response.status, given)
             try:
                 async for part in response.content.iter_any():
-                    await send({"type": "http.response.body", "body": part, "more_body": True})
+                    await send(
+                        {"type": "http.response.body", "body": part, "more_body": True}
+                    )
             except aiohttp.ClientError as error:
-                request.state.refused = broken = _broken(error, "the upstream broke the stream off")
+                request.state.refused = broken = _broken(
+                    error, "the upstream broke the stream off"
+                )
                 if _is_stream(response):
-                    await send({"type": "http.response.body", "body": sse(broken.body), "more_body": False})
+                    await send(
+                        {
+                            "type": "http.response.body",
+                            "body": sse(broken.body),
+                            "more_body": False,
+                        }
+                    )
                 raise broken from None
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     @asynccontextmanager
-    async def _response(self, request: Request, body: bytes, call: Call | None) -> AsyncIterator[_Answer]:
-        """Yield the response of the first server that answers, and its body if it was already read.
+    async def _response(
+        self, request: Request, body: bytes, call: Call | None
+    ) -> AsyncIterator[_Answer]:
+        """Yield the response of the first server that answers, and its body if it was
+        already read.
 
-        A server that cannot be reached is skipped. For a chat completion, which can be repeated, so is a server that is
-        busy, or that breaks off before the client has received anything.
+        A server that cannot be reached is skipped. For a chat completion, which can be
+        repeated, so is a server that is busy, or that breaks off before the client has
+        received anything.
         """
-        path = request.scope.get("raw_path", request.url.path.encode()).decode("ascii", "replace").partition("?")[0]
+        path = (
+            request.scope.get("raw_path", request.url.path.encode())
+            .decode("ascii", "replace")
+            .partition("?")[0]
+        )
         if "/.." in unquote(unquote(path)).replace("\\", "/"):
             raise Refused(404, f"there is no {path}")
-        rest = path.removeprefix("/v1") + (f"?{request.url.query}" if request.url.query else "")
-        headers = self.forwarded_headers(request.headers) if call is None else dict(call.headers)
-        urls, failed = self._servers_by_load(), Refused(502, "no upstream is reached", code="unreachable")
+        rest = path.removeprefix("/v1") + (
+            f"?{request.url.query}" if request.url.query else ""
+        )
+        headers = (
+            self.forwarded_headers(request.headers)
+            if call is None
+            else dict(call.headers)
+        )
+        urls, failed = (
+            self._servers_by_load(),
+            Refused(502, "no upstream is reached", code="unreachable"),
+        )
         for left, url in zip(reversed(range(len(urls))), urls, strict=True):
-            options: Any = {"headers": headers, "data": body or None, "proxy": self._proxies[url]}
+            options: Any = {
+                "headers": headers,
+                "data": body or None,
+                "proxy": self._proxies[url],
+            }
             target = URL(url + rest, encoded=True)
-            sent = self._client.request(request.method, target, allow_redirects=False, **options)
+            sent = self._client.request(
+                request.method, target, allow_redirects=False, **options
+            )
             self._running[url] += 1
             try:
                 answer = await self._sent(sent, call)
@@ -223,18 +348,26 @@ class Servers:
                 self._running[url] -= 1
         raise failed
 
-    async def _sent(self, sent: Awaitable[aiohttp.ClientResponse], call: Call | None) -> _Answer | Refused:
-        """Return a response, with its body if the client gets it in one piece, or the reason to ask another server."""
+    async def _sent(
+        self, sent: Awaitable[aiohttp.ClientResponse], call: Call | None
+    ) -> _Answer | Refused:
+        """Return a response, with its body if the client gets it in one piece, or the
+        reason to ask another server.
+        """
         try:
             response = await sent
             try:
-                is_whole = response.status >= 400 or (call is not None and not call.streamed)
+                is_whole = response.status >= 400 or (
+                    call is not None and not call.streamed
+                )
                 whole = await _read_body(response) if is_whole else None
             except BaseException:
                 response.close()
                 raise
         except aiohttp.ClientError as error:
-            if call is not None or isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+            if call is not None or isinstance(
+                error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError
+            ):
                 return _broken(error, "no upstream is reached", "unreachable")
             raise _broken(error, "the upstream broke the connection off") from None
         return response, whole
@@ -242,14 +375,26 @@ class Servers:
     def _servers_by_load(self) -> Sequence[str]:
         known = self.chat_model.status()
         ranked = sorted(
-            known, key=lambda one: (not one.healthy, one.in_flight + self._running[one.url], random.random())
+            known,
+            key=lambda one: (
+                not one.healthy,
+                one.in_flight + self._running[one.url],
+                random.random(),
+            ),
         )
         return [one.url for one in ranked]
 
-    async def _give_back_whole(self, status: int, body: bytes, given: list[tuple[str, str]], send: Send) -> None:
-        """Send a whole response to the client. Hide the operator's key, which a server may quote in an error."""
+    async def _give_back_whole(
+        self, status: int, body: bytes, given: list[tuple[str, str]], send: Send
+    ) -> None:
+        """Send a whole response to the client. Hide the operator's key, which a server
+        may quote in an error.
+        """
         if status >= 400 and not self._pass_keys and len(self._key) > 8:
-            if any(name == "content-encoding" and value.lower() != "identity" for name, value in given):
+            if any(
+                name == "content-encoding" and value.lower() != "identity"
+                for name, value in given
+            ):
                 said = f"the upstream refuses it with {status}, in words that are compressed"
                 raise Refused(502, said, code="upstream_error")
             body = body.replace(self._key.encode(), b"***")
@@ -258,17 +403,26 @@ class Servers:
         await send({"type": "http.response.body", "body": body, "more_body": False})
 
     async def token_limit(self) -> str:
-        """Return the servers' name for the option that limits tokens, asking the servers if necessary."""
+        """Return the servers' name for the option that limits tokens, asking the
+        servers if necessary.
+        """
         return (await self.chat_model.acapabilities()).max_tokens
 
     async def ready(self) -> bool:
-        """Return whether one of the servers answers, and no server says that it does not have the model."""
+        """Return whether one of the servers answers, and no server says that it does
+        not have the model.
+        """
         for url in self._servers_by_load():
-            options: Any = {"headers": {"authorization": f"Bearer {self._key}"}, "proxy": self._proxies[url]}
+            options: Any = {
+                "headers": {"authorization": f"Bearer {self._key}"},
+                "proxy": self._proxies[url],
+            }
             with suppress(aiohttp.ClientError, TimeoutError):
                 async with (
                     asyncio.timeout(_READY_WITHIN),
-                    self._client.get(f"{url}/models", allow_redirects=False, **options) as answer,
+                    self._client.get(
+                        f"{url}/models", allow_redirects=False, **options
+                    ) as answer,
                 ):
                     if answer.status < 300 or 400 <= answer.status < 500:
                         return await self._may_have_model()
@@ -290,7 +444,9 @@ class Servers:
         return {one.url: one.healthy for one in self.chat_model.status()}
 
     async def close(self) -> None:
-        """Close the connections of requests that pass through. The caller owns the chat model's connections."""
+        """Close the connections of requests that pass through. The caller owns the chat
+        model's connections.
+        """
         await self._client.close()
 
 
@@ -300,7 +456,9 @@ def _is_given_back(name: str) -> bool:
 
 
 def _unicode(value: str) -> str:
-    """Decode a header as UTF-8 if possible. It was read as Latin-1, and will be sent as UTF-8."""
+    """Decode a header as UTF-8 if possible. It was read as Latin-1, and will be sent as
+    UTF-8.
+    """
     try:
         return value.encode("latin-1").decode()
     except UnicodeDecodeError:
@@ -308,7 +466,8 @@ def _unicode(value: str) -> str:
 
 
 async def _read_body(response: aiohttp.ClientResponse) -> bytes:
-    """Read a body without decompressing it, because a compressed body could become very large.
+    """Read a body without decompressing it, because a compressed body could become very
+    large.
 
     Raises:
         Refused: the body is too large.
@@ -322,10 +481,16 @@ async def _read_body(response: aiohttp.ClientResponse) -> bytes:
     return bytes(body)
 
 
-def _broken(error: aiohttp.ClientError, said: str, code: str = "upstream_error") -> Refused:
+def _broken(
+    error: aiohttp.ClientError, said: str, code: str = "upstream_error"
+) -> Refused:
     """Build the error for an upstream that broke off, or was silent for too long."""
     silent = isinstance(error, aiohttp.SocketTimeoutError)
-    return Refused(504, "no answer in time", code="timeout") if silent else Refused(502, said, code=code)
+    return (
+        Refused(504, "no answer in time", code="timeout")
+        if silent
+        else Refused(502, said, code=code)
+    )
 
 
 def _is_stream(response: aiohttp.ClientResponse) -> bool:

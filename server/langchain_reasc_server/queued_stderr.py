@@ -23,8 +23,9 @@ _log = logging.getLogger(__name__)
 class QueuedStderr(io.TextIOBase):
     """A text stream that never blocks: a thread writes its lines to a file descriptor.
 
-    It replaces ``sys.stderr``, because logging's ``QueueHandler`` would leave out warnings, tracebacks and remarks, and
-    a ``QueueListener`` waits at its end until all is written, which may be never.
+    It replaces ``sys.stderr``, because logging's ``QueueHandler`` would leave out
+    warnings, tracebacks and remarks, and a ``QueueListener`` waits at its end until all
+    is written, which may be never.
 
     Attributes:
         dropped: lines that were dropped because too many waited.
@@ -32,12 +33,18 @@ class QueuedStderr(io.TextIOBase):
     """
 
     def __init__(self, stream: Any) -> None:
-        """Write to the file descriptor of a stream. The stream itself could block the end of the process."""
+        """Write to the file descriptor of a stream. The stream itself could block the
+        end of the process.
+        """
         self._stream, self._descriptor = stream, stream.fileno()
-        self._waiting: SimpleQueue[str | None] = SimpleQueue()  # a finalizer may write while another write is going on
+        self._waiting: SimpleQueue[str | None] = (
+            SimpleQueue()
+        )  # a finalizer may write while another write is going on
         self.dropped = self._reported = 0
         self.on_drop: Callable[[], object] = lambda: None
-        self._thread = threading.Thread(target=self._write_waiting, name="stderr", daemon=True)
+        self._thread = threading.Thread(
+            target=self._write_waiting, name="stderr", daemon=True
+        )
         self._thread.start()
 
     @property
@@ -67,7 +74,9 @@ class QueuedStderr(io.TextIOBase):
         return len(text)
 
     def finish(self) -> None:
-        """Wait until everything is written, but not for a reader that has stopped reading."""
+        """Wait until everything is written, but not for a reader that has stopped
+        reading.
+        """
         self._waiting.put(None)
         self._thread.join(_WRITTEN_WITHIN)
 
@@ -81,13 +90,18 @@ class QueuedStderr(io.TextIOBase):
             self._write_all(text.encode(self.encoding, self._stream.errors))
             if lost := self.dropped - self._reported:
                 self._reported += lost
-                self._waiting.put(f"{lost:,} lines of the log were dropped, because stderr was not read fast enough\n")
+                self._waiting.put(
+                    f"{lost:,} lines of the log were dropped, because stderr was not "
+                    "read fast enough\n"
+                )
 
     def _write_all(self, data: bytes) -> None:
         while data:
             try:
                 data = data[os.write(self._descriptor, data) :]
-            except BlockingIOError:  # whoever started the process has made the pipe non-blocking
+            except (
+                BlockingIOError
+            ):  # whoever started the process has made the pipe non-blocking
                 time.sleep(0.05)
             except OSError:  # nobody reads stderr any more
                 return
@@ -95,7 +109,9 @@ class QueuedStderr(io.TextIOBase):
 
 @contextmanager
 def queued_stderr() -> Iterator[None]:
-    """Replace ``sys.stderr``, if it is a file, by a :class:`QueuedStderr`. At the end, write what waits."""
+    """Replace ``sys.stderr``, if it is a file, by a :class:`QueuedStderr`. At the end,
+    write what waits.
+    """
     stream = sys.stderr
     try:
         queued = QueuedStderr(stream)

@@ -1,4 +1,6 @@
-"""OpenAI's Responses API, replies: write a chat completion as a Response, whole or streamed."""
+"""OpenAI's Responses API, replies: write a chat completion as a Response, whole or
+streamed.
+"""
 
 import time
 import uuid
@@ -6,7 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from langchain_reasc_openai.events import EventDecoder, Normalizer, is_of_function, parsed, text_in, usable
+from langchain_reasc_openai.events import (
+    EventDecoder,
+    Normalizer,
+    is_of_function,
+    parsed,
+    text_in,
+    usable,
+)
 
 from langchain_reasc.answers import UnknownFinish, ending_in, finish_of
 from langchain_reasc_server.errors import Refused
@@ -15,7 +24,15 @@ from langchain_reasc_server.responses_request import flat_name, tools_in_namespa
 from langchain_reasc_server.wire import Json, encoded, sse
 
 _ECHOED: Final[Mapping[str, Any]] = {
-    **dict.fromkeys(("instructions", "max_output_tokens", "max_tool_calls", "previous_response_id", "prompt")),
+    **dict.fromkeys(
+        (
+            "instructions",
+            "max_output_tokens",
+            "max_tool_calls",
+            "previous_response_id",
+            "prompt",
+        )
+    ),
     **dict.fromkeys(("user", "safety_identifier", "prompt_cache_key")),
     **dict.fromkeys(("temperature", "top_p"), 1.0),
     **dict.fromkeys(("presence_penalty", "frequency_penalty"), 0.0),
@@ -42,16 +59,24 @@ _PARTS: Final[Mapping[str, Json]] = {
     "refusal": {"refusal": ""},
     "reasoning_text": {"text": ""},
 }
-_ERROR_CODES: Final = {"rate_limit_error": "rate_limit_exceeded", "invalid_request_error": "invalid_prompt"}
-_KEPT_CODES: Final = ("context_length_exceeded", "insufficient_quota", "rate_limit_exceeded")
+_ERROR_CODES: Final = {
+    "rate_limit_error": "rate_limit_exceeded",
+    "invalid_request_error": "invalid_prompt",
+}
+_KEPT_CODES: Final = (
+    "context_length_exceeded",
+    "insufficient_quota",
+    "rate_limit_exceeded",
+)
 """Codes of errors that a Response keeps, because clients act on them."""
 
 
 class ResponseWriter:
-    """Turns the events of a chat completion into events of a Response, and builds the whole Response.
+    """Turns the events of a chat completion into events of a Response, and builds the
+    whole Response.
 
-    A text item is done when another item begins. Function calls are done at the end, because the pieces of several
-    calls may alternate.
+    A text item is done when another item begins. Function calls are done at the end,
+    because the pieces of several calls may alternate.
     """
 
     def __init__(self, asked: Mapping[str, Any], model: str) -> None:
@@ -63,13 +88,20 @@ class ResponseWriter:
         """
         self._asked, self._model = asked, model
         self.streamed = bool(asked.get("stream"))
-        self._head: Json = {"id": _new_id("resp"), "object": "response", "created_at": int(time.time())}
+        self._head: Json = {
+            "id": _new_id("resp"),
+            "object": "response",
+            "created_at": int(time.time()),
+        }
         self._output: list[Json] = []
         self._writing = False  # whether the last item is a text that goes on
         self._calls: dict[int, int] = {}  # index of a call -> its place in the output
         self._normalizer = Normalizer()
         self._in_namespaces = {
-            flat_name(namespace, tool["name"]): {"name": tool["name"], "namespace": namespace}
+            flat_name(namespace, tool["name"]): {
+                "name": tool["name"],
+                "namespace": namespace,
+            }
             for tool, namespace in tools_in_namespaces(asked.get("tools") or [])
             if namespace
         }
@@ -85,9 +117,16 @@ class ResponseWriter:
     @property
     def response(self) -> Json:
         """The Response so far."""
-        asked = {name: value for name, value in self._asked.items() if name in _ECHOED and value is not None}
+        asked = {
+            name: value
+            for name, value in self._asked.items()
+            if name in _ECHOED and value is not None
+        }
         if tools := asked.get("tools"):
-            asked["tools"] = [{**_TOOL, **tool} if tool.get("type") == "function" else tool for tool in tools]
+            asked["tools"] = [
+                {**_TOOL, **tool} if tool.get("type") == "function" else tool
+                for tool in tools
+            ]
         return {
             **self._head,
             **_ECHOED,
@@ -96,7 +135,9 @@ class ResponseWriter:
             "status": self._status,
             "completed_at": int(time.time()) if self._status == "completed" else None,
             "error": self._error,
-            "incomplete_details": {"reason": self._incomplete} if self._status == "incomplete" else None,
+            "incomplete_details": {"reason": self._incomplete}
+            if self._status == "incomplete"
+            else None,
             "model": self._model,
             "output": self._output,
             "store": False,
@@ -126,7 +167,8 @@ class ResponseWriter:
             return
         self._unknown |= _beside(event, _OF_CHAT)
         self._model = event.get("model") or self._model
-        yield from self._opening_events()  # which have the fields that the first event brings
+        # which have the fields that the first event brings
+        yield from self._opening_events()
         self._usage = _usage(event["usage"]) if event.get("usage") else self._usage
         for choice in (event.get("choices") or ())[:1]:
             self._unknown |= _beside(choice, _OF_CHOICE)
@@ -136,22 +178,31 @@ class ResponseWriter:
                 self._finish_reason = reason
             delta = choice.get("delta") or {}
             self._unknown_finish.add(reason, says=bool(text_in(delta)))
-            delta = self._normalizer.repaired(delta, reason if finish == "ended" else None)
+            delta = self._normalizer.repaired(
+                delta, reason if finish == "ended" else None
+            )
             yield from self._said(delta, _logprobs(choice.get("logprobs")))
             if finish == "failed":
-                self._error = _error({"message": "the upstream failed to generate the response"})
+                self._error = _error(
+                    {"message": "the upstream failed to generate the response"}
+                )
                 yield from self.closing_events()
 
     def closing_events(self, *, complete: bool = False) -> Iterator[bytes]:
         """Yield the events that end the Response.
 
         Args:
-            complete: whether the chat completion has ended, even if the server gave no finish reason.
+            complete: whether the chat completion has ended, even if the server gave no
+                finish reason.
         """
         if self._status != "in_progress":
             return
         yield from self._opening_events()
-        complete = complete or self._finish_reason is not None or self._unknown_finish.reason is not None
+        complete = (
+            complete
+            or self._finish_reason is not None
+            or self._unknown_finish.reason is not None
+        )
         if self._error is None and not complete:
             self._error = _error({"message": "the upstream broke off the response"})
         self._status = "incomplete" if self._incomplete else "completed"
@@ -163,12 +214,17 @@ class ResponseWriter:
         of_last = "completed" if self._status == "completed" else "incomplete"
         yield from self._end_text(of_last)
         for place in sorted(self._calls.values()):
-            yield from self._end_call(place, of_last if place == len(self._output) - 1 else "completed")
+            yield from self._end_call(
+                place, of_last if place == len(self._output) - 1 else "completed"
+            )
         yield self._event(f"response.{self._status}", response=self.response)
 
     def _said(self, delta: Json, logprobs: list[Json]) -> Iterator[bytes]:
         for kind, text in (
-            ("reasoning_text", delta.get("reasoning_content") or delta.get("reasoning")),
+            (
+                "reasoning_text",
+                delta.get("reasoning_content") or delta.get("reasoning"),
+            ),
             ("output_text", _text_of(delta.get("content"))),
             ("refusal", delta.get("refusal")),
         ):
@@ -198,7 +254,10 @@ class ResponseWriter:
         self._output.append(item | {"status": "in_progress", "content": []})
         self._writing = True
         yield self._item_event("response.output_item.added", -1)
-        part = {"type": kind, **{name: value[:] for name, value in _PARTS[kind].items()}}
+        part = {
+            "type": kind,
+            **{name: value[:] for name, value in _PARTS[kind].items()},
+        }
         self._output[-1]["content"].append(part)
         yield self._part_event("response.content_part.added", part=part)
 
@@ -207,7 +266,11 @@ class ResponseWriter:
             return
         self._writing = False
         part = self._output[-1]["content"][0]
-        said = {name: value for name, value in part.items() if name not in ("type", "annotations")}
+        said = {
+            name: value
+            for name, value in part.items()
+            if name not in ("type", "annotations")
+        }
         yield self._part_event(f"response.{part['type']}.done", **said)
         yield self._part_event("response.content_part.done", part=part)
         self._output[-1]["status"] = status
@@ -220,15 +283,29 @@ class ResponseWriter:
         if place is None:
             identifier = piece.get("id") or _new_id("call")
             named = function.get("name") or ""
-            call = {"call_id": identifier, "name": named, "arguments": "", **self._in_namespaces.get(named, {})}
+            call = {
+                "call_id": identifier,
+                "name": named,
+                "arguments": "",
+                **self._in_namespaces.get(named, {}),
+            }
             place = self._calls[piece["index"]] = len(self._output)
-            self._output.append({"id": _new_id("fc"), "type": "function_call", "status": "in_progress", **call})
+            self._output.append(
+                {
+                    "id": _new_id("fc"),
+                    "type": "function_call",
+                    "status": "in_progress",
+                    **call,
+                }
+            )
             yield self._item_event("response.output_item.added", place)
         if arguments := function.get("arguments"):
             call = self._output[place]
             call["arguments"] += arguments
             beside = {"item_id": call["id"], "output_index": place}
-            yield self._event("response.function_call_arguments.delta", **beside, delta=arguments)
+            yield self._event(
+                "response.function_call_arguments.delta", **beside, delta=arguments
+            )
 
     def _end_call(self, place: int, status: str) -> Iterator[bytes]:
         call = self._output[place]
@@ -239,10 +316,16 @@ class ResponseWriter:
         yield self._item_event("response.output_item.done", place)
 
     def _item_event(self, kind: str, place: int) -> bytes:
-        return self._event(kind, output_index=place % len(self._output), item=self._output[place])
+        return self._event(
+            kind, output_index=place % len(self._output), item=self._output[place]
+        )
 
     def _part_event(self, kind: str, **fields: Any) -> bytes:
-        item = {"item_id": self._output[-1]["id"], "output_index": len(self._output) - 1, "content_index": 0}
+        item = {
+            "item_id": self._output[-1]["id"],
+            "output_index": len(self._output) - 1,
+            "content_index": 0,
+        }
         return self._event(kind, **item, **fields)
 
     def _event(self, kind: str, **fields: Any) -> bytes:
@@ -252,7 +335,11 @@ class ResponseWriter:
 
 
 def _beside(given: Mapping[str, Any], known: Sequence[str]) -> Json:
-    return {name: value for name, value in given.items() if name not in known and value is not None}
+    return {
+        name: value
+        for name, value in given.items()
+        if name not in known and value is not None
+    }
 
 
 def _new_id(prefix: str) -> str:
@@ -262,7 +349,9 @@ def _new_id(prefix: str) -> str:
 def _text_of(content: Any) -> Any:
     """Return the text of a delta. Some servers give it in parts."""
     if isinstance(content, list):
-        return "".join(part.get("text") or "" for part in content if isinstance(part, dict))
+        return "".join(
+            part.get("text") or "" for part in content if isinstance(part, dict)
+        )
     return content
 
 
@@ -270,7 +359,10 @@ def _logprobs(logprobs: Any) -> list[Json]:
     """Return logprobs with the bytes of each token, which many servers omit."""
     tokens = logprobs.get("content") if isinstance(logprobs, dict) else None
     return [
-        {**_token(one), "top_logprobs": [_token(other) for other in one.get("top_logprobs") or ()]}
+        {
+            **_token(one),
+            "top_logprobs": [_token(other) for other in one.get("top_logprobs") or ()],
+        }
         for one in tokens or ()
     ]
 
@@ -283,18 +375,29 @@ def _token(one: Json) -> Json:
 
 def _usage(usage: Json) -> Json:
     """Convert the usage of a chat completion to that of a Response."""
-    prompt, generated = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
+    prompt, generated = (
+        usage.get("prompt_tokens") or 0,
+        usage.get("completion_tokens") or 0,
+    )
     return {
         "input_tokens": prompt,
-        "input_tokens_details": _details(usage, "prompt_tokens_details", "cached_tokens", "cache_write_tokens"),
+        "input_tokens_details": _details(
+            usage, "prompt_tokens_details", "cached_tokens", "cache_write_tokens"
+        ),
         "output_tokens": generated,
-        "output_tokens_details": _details(usage, "completion_tokens_details", "reasoning_tokens"),
+        "output_tokens_details": _details(
+            usage, "completion_tokens_details", "reasoning_tokens"
+        ),
         "total_tokens": prompt + generated,
     }
 
 
 def _details(usage: Json, name: str, *always: str) -> Json:
-    given = {name: tokens for name, tokens in (usage.get(name) or {}).items() if tokens is not None}
+    given = {
+        name: tokens
+        for name, tokens in (usage.get(name) or {}).items()
+        if tokens is not None
+    }
     return {**dict.fromkeys(always, 0), **given}
 
 
@@ -302,11 +405,16 @@ def _error(error: Any) -> Json:
     fields = error if isinstance(error, dict) else {"message": str(error)}
     code, kind = fields.get("code"), fields.get("type")
     known = code if code in _KEPT_CODES else _ERROR_CODES.get(str(kind), "server_error")
-    return {"code": known, "message": str(fields.get("message") or "the upstream failed")}
+    return {
+        "code": known,
+        "message": str(fields.get("message") or "the upstream failed"),
+    }
 
 
 class Translated:
-    """Sends a chat completion, whole or streamed, as a Response. Errors and headers are unchanged."""
+    """Sends a chat completion, whole or streamed, as a Response. Errors and headers are
+    unchanged.
+    """
 
     def __init__(self, send: Send, writer: ResponseWriter) -> None:
         self._send, self._writer = send, writer
@@ -328,7 +436,11 @@ class Translated:
         elif self._way == "stream":
             part = message.get("body", b"")
             is_comment = part.startswith(b":") and part.endswith((b"\n\n", b"\r\n\r\n"))
-            events = [part] if is_comment else [*self._translated(self._decoder.decoded(part))]
+            events = (
+                [part]
+                if is_comment
+                else [*self._translated(self._decoder.decoded(part))]
+            )
             if not message.get("more_body"):
                 events += self._writer.closing_events()
             await self._send({**message, "body": b"".join(events)})
@@ -341,7 +453,11 @@ class Translated:
         if message["status"] >= 400:
             await self._send(message)
             return
-        headers = [(name, value) for name, value in message["headers"] if name.lower() != b"content-length"]
+        headers = [
+            (name, value)
+            for name, value in message["headers"]
+            if name.lower() != b"content-length"
+        ]
         self._start = {**message, "headers": headers}
         if not any(b"text/event-stream" in value for _, value in headers):
             self._way = "whole"
@@ -352,15 +468,29 @@ class Translated:
     async def _send_whole(self, message: Any) -> None:
         reply, headers = usable(_parsed(self._received)) or {}, self._start["headers"]
         if not any(choice.get("delta") for choice in reply.get("choices") or ()):
-            raise Refused(502, "the upstream gave no usable response", code="upstream_error")
-        events = [*self._writer.events_for(reply), *self._writer.closing_events(complete=True)]
+            raise Refused(
+                502, "the upstream gave no usable response", code="upstream_error"
+            )
+        events = [
+            *self._writer.events_for(reply),
+            *self._writer.closing_events(complete=True),
+        ]
         body = b"".join(events)
         if self._writer.streamed:  # an upstream that does not stream
-            kept = [(name, value) for name, value in headers if name.lower() != b"content-type"]
+            kept = [
+                (name, value)
+                for name, value in headers
+                if name.lower() != b"content-type"
+            ]
             headers = [*kept, (b"content-type", b"text/event-stream; charset=utf-8")]
         else:
             body = encoded(self._writer.response)
-        await self._send({**self._start, "headers": [*headers, (b"content-length", b"%d" % len(body))]})
+        await self._send(
+            {
+                **self._start,
+                "headers": [*headers, (b"content-length", b"%d" % len(body))],
+            }
+        )
         await self._send({**message, "body": body})
 
     def _translated(self, datas: Iterable[bytes]) -> Iterator[bytes]:
@@ -375,4 +505,8 @@ def _parsed(data: bytes) -> Json:
     with suppress(ValueError):
         if isinstance(event := parsed(data), dict):
             return event
-    return {"error": {"message": "the upstream sent something that is not a chat completion"}}
+    return {
+        "error": {
+            "message": "the upstream sent something that is not a chat completion"
+        }
+    }

@@ -21,20 +21,45 @@ class Untranslatable(Exception):
     """
 
     def __init__(self, why: Any) -> None:
-        self.why = why if isinstance(why, str) and re.fullmatch(r"[\w.-]{1,64}", why, re.ASCII) else "not understood"
+        self.why = (
+            why
+            if isinstance(why, str) and re.fullmatch(r"[\w.-]{1,64}", why, re.ASCII)
+            else "not understood"
+        )
         super().__init__(self.why)
 
 
-_STATEFUL: Final = ("previous_response_id", "conversation", "background", "prompt", "context_management")
+_STATEFUL: Final = (
+    "previous_response_id",
+    "conversation",
+    "background",
+    "prompt",
+    "context_management",
+)
 """Fields that refer to stored objects."""
 _REWRITTEN: Final = (
-    *("input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "text", "reasoning"),
+    *(
+        "input",
+        "instructions",
+        "tools",
+        "tool_choice",
+        "parallel_tool_calls",
+        "text",
+        "reasoning",
+    ),
     *("max_output_tokens", "include", "top_logprobs", "stream_options"),
 )
 _DROPPED: Final = ("truncation", "max_tool_calls", "store", "metadata")
-"""Fields without a meaning for a sample. With ``store``, OpenAI would store every sample."""
+"""Fields without a meaning for a sample. With ``store``, OpenAI would store every
+sample.
+"""
 _LOGPROBS: Final = "message.output_text.logprobs"
-_ROLES: Final = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
+_ROLES: Final = {
+    "user": "user",
+    "assistant": "assistant",
+    "system": "system",
+    "developer": "system",
+}
 """Role of a message -> a role that every chat template knows."""
 
 
@@ -55,8 +80,16 @@ def chat_request(asked: Mapping[str, Any], limit: str) -> Json:
         if asked.get(name):
             raise Untranslatable(name)
     left_out = (*_STATEFUL, *_REWRITTEN, *_DROPPED)
-    body = {name: value for name, value in asked.items() if name not in left_out and value is not None}
-    body |= {"messages": _messages(asked), **_tools(asked), **_text_options(_object_in(asked, "text"))}
+    body = {
+        name: value
+        for name, value in asked.items()
+        if name not in left_out and value is not None
+    }
+    body |= {
+        "messages": _messages(asked),
+        **_tools(asked),
+        **_text_options(_object_in(asked, "text")),
+    }
     options = {
         "reasoning_effort": _object_in(asked, "reasoning").get("effort"),
         limit: asked.get("max_output_tokens"),
@@ -70,14 +103,20 @@ def _logprobs_asked(asked: Mapping[str, Any]) -> Json:
     if k := asked.get("top_logprobs"):
         return {"logprobs": True, "top_logprobs": k}
     include = asked.get("include")
-    return {"logprobs": True} if isinstance(include, list) and _LOGPROBS in include else {}
+    return (
+        {"logprobs": True} if isinstance(include, list) and _LOGPROBS in include else {}
+    )
 
 
 def _tools(asked: Mapping[str, Any]) -> Json:
     tools = _objects(asked.get("tools") or [], "tools")
     if not tools:
         return {}
-    body: Json = {"tools": [_function(tool, namespace) for tool, namespace in tools_in_namespaces(tools)]}
+    body: Json = {
+        "tools": [
+            _function(tool, namespace) for tool, namespace in tools_in_namespaces(tools)
+        ]
+    }
     if (choice := asked.get("tool_choice")) is not None:
         body["tool_choice"] = choice if isinstance(choice, str) else _choice(choice)
     if (parallel := asked.get("parallel_tool_calls")) is not None:
@@ -90,7 +129,9 @@ def tools_in_namespaces(tools: list[Json]) -> Iterator[tuple[Json, str | None]]:
     for tool in tools:
         if tool.get("type") == "namespace":
             namespace = _text_in(tool, "name", "tools")
-            yield from ((inner, namespace) for inner in _objects(tool.get("tools"), "tools"))
+            yield from (
+                (inner, namespace) for inner in _objects(tool.get("tools"), "tools")
+            )
         else:
             yield tool, None
 
@@ -98,8 +139,18 @@ def tools_in_namespaces(tools: list[Json]) -> Iterator[tuple[Json, str | None]]:
 def _function(tool: Json, namespace: str | None) -> Json:
     if tool.get("type") != "function":
         raise Untranslatable(tool.get("type"))
-    named = {name: tool[name] for name in ("description", "parameters", "strict") if tool.get(name) is not None}
-    return {"type": "function", "function": {"name": flat_name(namespace, _text_in(tool, "name", "tools")), **named}}
+    named = {
+        name: tool[name]
+        for name in ("description", "parameters", "strict")
+        if tool.get(name) is not None
+    }
+    return {
+        "type": "function",
+        "function": {
+            "name": flat_name(namespace, _text_in(tool, "name", "tools")),
+            **named,
+        },
+    }
 
 
 def flat_name(namespace: Any, name: str) -> str:
@@ -111,7 +162,10 @@ def _choice(choice: Any) -> Json:
     kind = choice.get("type") if isinstance(choice, dict) else None
     if kind != "function":
         raise Untranslatable(kind)
-    return {"type": "function", "function": {"name": _text_in(choice, "name", "tool_choice")}}
+    return {
+        "type": "function",
+        "function": {"name": _text_in(choice, "name", "tool_choice")},
+    }
 
 
 def _text_options(text: Json) -> Json:
@@ -119,7 +173,10 @@ def _text_options(text: Json) -> Json:
     form = _object_in(text, "format")
     kind = form.get("type", "text")
     if kind == "json_schema":
-        body["response_format"] = {"type": kind, kind: {n: value for n, value in form.items() if n != "type"}}
+        body["response_format"] = {
+            "type": kind,
+            kind: {n: value for n, value in form.items() if n != "type"},
+        }
     elif kind == "json_object":
         body["response_format"] = form
     elif kind != "text":
@@ -130,8 +187,17 @@ def _text_options(text: Json) -> Json:
 def _messages(asked: Mapping[str, Any]) -> list[Json]:
     given, messages = asked.get("input"), list[Json]()
     if asked.get("instructions") is not None:
-        messages.append({"role": "system", "content": _text_in(asked, "instructions", "instructions")})
-    for item in [{"role": "user", "content": given}] if isinstance(given, str) else _objects(given, "input"):
+        messages.append(
+            {
+                "role": "system",
+                "content": _text_in(asked, "instructions", "instructions"),
+            }
+        )
+    for item in (
+        [{"role": "user", "content": given}]
+        if isinstance(given, str)
+        else _objects(given, "input")
+    ):
         kind = item.get("type") or ("message" if "role" in item else "item_reference")
         if kind == "reasoning":
             continue
@@ -139,18 +205,33 @@ def _messages(asked: Mapping[str, Any]) -> list[Json]:
             raise Untranslatable(kind)
         _append(messages, _ITEMS[kind](item))
     messages = with_call_ids(messages)
-    if any(message["role"] == "tool" and not message["tool_call_id"] for message in messages):
-        _malformed("input", "call_id in input is missing, and no call before the output waits for one")
+    if any(
+        message["role"] == "tool" and not message["tool_call_id"]
+        for message in messages
+    ):
+        _malformed(
+            "input",
+            "call_id in input is missing, and no call before the output waits for one",
+        )
     return messages
 
 
 def _append(messages: list[Json], message: Json) -> None:
-    """Append a message, or merge it with the last one if chat templates expect a single message."""
+    """Append a message, or merge it with the last one if chat templates expect a single
+    message.
+    """
     last: Json = messages[-1] if messages else {"role": None}
-    role, texts = message["role"], [one["content"] for one in (last, message) if one.get("content")]
+    role, texts = (
+        message["role"],
+        [one["content"] for one in (last, message) if one.get("content")],
+    )
     if role == last["role"] == "assistant" and len(texts) < 2:
         calls = [*last.get("tool_calls", ()), *message.get("tool_calls", ())]
-        messages[-1] = {"role": role, "content": next(iter(texts), None), **({"tool_calls": calls} if calls else {})}
+        messages[-1] = {
+            "role": role,
+            "content": next(iter(texts), None),
+            **({"tool_calls": calls} if calls else {}),
+        }
     elif role == last["role"] == "system":
         messages[-1] = {"role": role, "content": "\n\n".join(texts)}
     else:
@@ -160,7 +241,13 @@ def _append(messages: list[Json], message: Json) -> None:
 def _message(item: Json) -> Json:
     role = item.get("role")
     if not isinstance(role, str) or role not in _ROLES:
-        _malformed("input", f"the role of a message in input is {str(role)[:40]!r}; it takes {', '.join(_ROLES)}")
+        _malformed(
+            "input",
+            (
+                f"the role of a message in input is {str(role)[:40]!r}; it takes "
+                f"{', '.join(_ROLES)}"
+            ),
+        )
     content = _content(item.get("content"))
     if _ROLES[role] == "system" and not isinstance(content, str):
         content = "\n\n".join(_text_in(part, "text", "input") for part in content)
@@ -171,7 +258,11 @@ def _function_call(item: Json) -> Json:
     no_arguments = has_no_arguments(item.get("arguments"))
     arguments = "{}" if no_arguments else _text_in(item, "arguments", "input")
     name = flat_name(item.get("namespace"), _text_in(item, "name", "input"))
-    call = {"id": _call_id(item), "type": "function", "function": {"name": name, "arguments": arguments}}
+    call = {
+        "id": _call_id(item),
+        "type": "function",
+        "function": {"name": name, "arguments": arguments},
+    }
     return {"role": "assistant", "content": None, "tool_calls": [call]}
 
 
@@ -183,7 +274,9 @@ def _function_call_output(item: Json) -> Json:
 
 
 def _call_id(item: Json) -> str:
-    """Return the id of a call, or nothing if it has none; :func:`with_call_ids` then finds one."""
+    """Return the id of a call, or nothing if it has none; :func:`with_call_ids` then
+    finds one.
+    """
     return "" if item.get("call_id") is None else _text_in(item, "call_id", "input")
 
 
@@ -195,7 +288,9 @@ _ITEMS: Final = {
 
 
 def _content(content: Any) -> str | list[Json]:
-    """Translate a text or a list of parts. A single text part becomes the text, which every chat template accepts."""
+    """Translate a text or a list of parts. A single text part becomes the text, which
+    every chat template accepts.
+    """
     if isinstance(content, str):
         return content
     parts = [_part(part) for part in _objects(content, "input")]
@@ -215,7 +310,10 @@ def _part(part: Json) -> Json:
         return {"type": "image_url", "image_url": {"url": part["image_url"], **detail}}
     if kind == "input_file" and not part.get("file_url"):
         named = ("file_id", "file_data", "filename")
-        return {"type": "file", "file": {name: part[name] for name in named if part.get(name)}}
+        return {
+            "type": "file",
+            "file": {name: part[name] for name in named if part.get(name)},
+        }
     raise Untranslatable(kind)
 
 
@@ -236,7 +334,11 @@ def _object_in(body: Mapping[str, Any], name: str) -> Json:
 def _text_in(body: Mapping[str, Any], name: str, param: str) -> str:
     value = body.get(name)
     if not isinstance(value, str):
-        found = "is missing" if value is None else f"must be a text, not a {type(value).__name__}"
+        found = (
+            "is missing"
+            if value is None
+            else f"must be a text, not a {type(value).__name__}"
+        )
         _malformed(param, f"{name}{'' if name == param else f' in {param}'} {found}")
     return value
 

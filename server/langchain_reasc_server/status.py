@@ -22,7 +22,9 @@ _SHOWN: Final = 20
 _LONGEST: Final = 60  # characters of an answer
 _REFRESH: Final = 10  # seconds
 _MANY: Final = 0.2
-"""The share of requests that failed, or of answers that were cut off, which the first sentence speaks of."""
+"""The share of requests that failed, or of answers that were cut off, which the first
+sentence speaks of.
+"""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,13 @@ class Decided:
     client: Client
 
 
-def headline(metrics: Metrics, model: str, votes: VotePolicy, healthy: Mapping[str, bool], learning: str) -> str:
+def headline(
+    metrics: Metrics,
+    model: str,
+    votes: VotePolicy,
+    healthy: Mapping[str, bool],
+    learning: str,
+) -> str:
     """Say how the server does, and what to do next.
 
     Args:
@@ -52,10 +60,17 @@ def headline(metrics: Metrics, model: str, votes: VotePolicy, healthy: Mapping[s
         model: the upstream's model.
         votes: the operator's policy.
         healthy: server -> whether it is healthy.
-        learning: how far learning is, or what may be expected of two models, in a sentence; empty if unknown.
+        learning: how far learning is, or what may be expected of two models, in a
+            sentence; empty if unknown.
     """
-    voted, passed = metrics.total("reasc_stops_total"), metrics.total("reasc_requests_total", way="pass")
-    failed, cut = metrics.total("reasc_upstream_errors_total"), metrics.total("reasc_cut_off_total")
+    voted, passed = (
+        metrics.total("reasc_stops_total"),
+        metrics.total("reasc_requests_total", way="pass"),
+    )
+    failed, cut = (
+        metrics.total("reasc_upstream_errors_total"),
+        metrics.total("reasc_cut_off_total"),
+    )
     if down := [url for url, is_healthy in healthy.items() if not is_healthy]:
         return f"{' and '.join(down)} failed at the last request. Is it running?"
     if failed and failed >= _MANY * (requests := metrics.total("reasc_requests_total")):
@@ -65,11 +80,21 @@ def headline(metrics: Metrics, model: str, votes: VotePolicy, healthy: Mapping[s
     if not voted and not passed:
         return "Ready, and not asked yet: give clients the address of this page with /v1 as their base URL."
     if not voted:
-        texts = "; --answer number, say, votes on texts" if votes.answer == "message" else ""
+        texts = (
+            "; --answer number, say, votes on texts"
+            if votes.answer == "message"
+            else ""
+        )
         return f"Answering, but nothing was voted on yet: x-reasc-passed-through in replies says why{texts}."
-    by_large, asked = metrics.total("reasc_answered_by_total", model="large"), metrics.total("reasc_samples_total")
+    by_large, asked = (
+        metrics.total("reasc_answered_by_total", model="large"),
+        metrics.total("reasc_samples_total"),
+    )
     if answered := metrics.total("reasc_answered_by_total"):
-        return learning or f"Answering: the larger model gives {by_large / answered:.0%} of the answers."
+        return (
+            learning
+            or f"Answering: the larger model gives {by_large / answered:.0%} of the answers."
+        )
     doing = f"asks {model} {asked / voted:.1f} times a question in place of {votes.max_samples}"
     return " ".join(filter(None, (f"Answering: {doing}.", learning, "Nothing to do.")))
 
@@ -91,13 +116,15 @@ def status_page(
         decided: the last votes of the client that asks for the page, newest last.
         now: the first sentence.
         knows: what was learned.
-        answers: whether to show the answers of the last votes. Without keys this must be False, because a proxy on this
-            machine would make strangers look like local users.
+        answers: whether to show the answers of the last votes. Without keys this must
+            be False, because a proxy on this machine would make strangers look like
+            local users.
     """
     return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>reasc serve: {escape(model)}</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta http-equiv="refresh" content="{_REFRESH}"><style>{_STYLE}</style>'
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>reasc serve: '
+        f'{escape(model)}</title><meta name="viewport" content="width=device-width, '
+        'initial-scale=1"><meta http-equiv="refresh" '
+        f'content="{_REFRESH}"><style>{_STYLE}</style>'
         f"<main><h1>reasc serve <small>{escape(model)}</small></h1><p class='now'>{escape(now)}</p>"
         f"<dl class='tiles'>{''.join(_tiles(metrics, decided))}</dl>"
         f"<h2>Why your votes ended</h2>{_stops(decided)}{_votes(decided) if answers else ''}"
@@ -108,27 +135,61 @@ def status_page(
 
 def _tiles(metrics: Metrics, decided: Sequence[Decided]) -> Iterator[str]:
     """Yield a tile for each number."""
-    votes, samples = metrics.total("reasc_stops_total"), metrics.total("reasc_samples_total")
-    names = ("reasc_tokens_total", "reasc_saved_tokens_total", "reasc_one_response_tokens_total")
+    votes, samples = (
+        metrics.total("reasc_stops_total"),
+        metrics.total("reasc_samples_total"),
+    )
+    names = (
+        "reasc_tokens_total",
+        "reasc_saved_tokens_total",
+        "reasc_one_response_tokens_total",
+    )
     spent, saved, one = map(metrics.total, names)
-    passed, failed = metrics.total("reasc_requests_total", way="pass"), metrics.total("reasc_upstream_errors_total")
+    passed, failed = (
+        metrics.total("reasc_requests_total", way="pass"),
+        metrics.total("reasc_upstream_errors_total"),
+    )
     beside = (
-        f"{passed:,} passed through, {metrics.total('reasc_requests_running'):,} running, {failed:,} failed upstream"
+        f"{passed:,} passed through, {metrics.total('reasc_requests_running'):,} "
+        f"running, {failed:,} failed upstream"
     )
     yield _tile("requests voted on", f"{votes:,}", beside)
-    yield _tile("samples a vote", f"{samples / votes:.1f}" if votes else "–", f"{samples:,} drawn")
-    by = {name: metrics.total("reasc_answered_by_total", model=name) for name in ("small", "large")}
+    yield _tile(
+        "samples a vote",
+        f"{samples / votes:.1f}" if votes else "–",
+        f"{samples:,} drawn",
+    )
+    by = {
+        name: metrics.total("reasc_answered_by_total", model=name)
+        for name in ("small", "large")
+    }
     if both := sum(by.values()):
         shadowed = metrics.total("reasc_shadowed_total")
         yield _tile(
-            "answered by the larger model", f"{by['large'] / both:.0%}", f"{shadowed:,} asked of both, to learn"
+            "answered by the larger model",
+            f"{by['large'] / both:.0%}",
+            f"{shadowed:,} asked of both, to learn",
         )
     else:
-        yield _tile("tokens saved", f"{saved / (spent + saved):.0%}" if saved else "–", f"{saved:,}; {spent:,} spent")
-    yield _tile("cost of voting", f"{spent / one:.1f} ×" if one else "–", "of one response to each request")
+        yield _tile(
+            "tokens saved",
+            f"{saved / (spent + saved):.0%}" if saved else "–",
+            f"{saved:,}; {spent:,} spent",
+        )
+    yield _tile(
+        "cost of voting",
+        f"{spent / one:.1f} ×" if one else "–",
+        "of one response to each request",
+    )
     times = sorted(one.seconds for one in decided)
-    slow = f"95% within {times[math.ceil(0.95 * len(times)) - 1]:.2f} s" if times else "none of yours yet"
-    yield _tile("your votes take", f"{statistics.median(times):.2f} s" if times else "–", slow)
+    slow = (
+        f"95% within {times[math.ceil(0.95 * len(times)) - 1]:.2f} s"
+        if times
+        else "none of yours yet"
+    )
+    yield _tile(
+        "your votes take", f"{statistics.median(times):.2f} s" if times else "–", slow
+    )
 
 
 def _tile(name: str, value: str, beside: str) -> str:
@@ -140,7 +201,10 @@ def _stops(decided: Sequence[Decided]) -> str:
         return "<p>No vote has ended yet.</p>"
     reasons = Counter(str(one.account["stop"]) for one in decided)
     rows = (
-        f'<tr><td>{escape(reason)}<td>{count:,}<td><meter max="{len(decided)}" value="{count}"></meter>'
+        (
+            f'<tr><td>{escape(reason)}<td>{count:,}<td><meter max="{len(decided)}" '
+            f'value="{count}"></meter>'
+        )
         for reason, count in reasons.most_common()
     )
     return f"<table>{''.join(rows)}</table><p>of the last {len(decided):,}</p>"
@@ -158,7 +222,9 @@ def _votes(decided: Sequence[Decided]) -> str:
 def _row(one: Decided, heads: Sequence[str]) -> str:
     account = one.account
     votes = sorted(account["votes"].items(), key=lambda vote: vote[1], reverse=True)
-    said = ", ".join(f"{_short(answer)}: {weight:.3g}" for answer, weight in votes[:3]) + (", …" if votes[3:] else "")
+    said = ", ".join(
+        f"{_short(answer)}: {weight:.3g}" for answer, weight in votes[:3]
+    ) + (", …" if votes[3:] else "")
     saved = account["tokens"]["saved"]
     cells = (
         f"{datetime.fromtimestamp(one.at, UTC):%H:%M:%S}",
@@ -169,7 +235,10 @@ def _row(one: Decided, heads: Sequence[str]) -> str:
         said,
         _short(one.model),
     )
-    return "<tr>" + "".join(f'<td data-name="{name}">{escape(text)}' for name, text in zip(heads, cells, strict=True))
+    return "<tr>" + "".join(
+        f'<td data-name="{name}">{escape(text)}'
+        for name, text in zip(heads, cells, strict=True)
+    )
 
 
 def _described(known: Description) -> str:
@@ -181,11 +250,18 @@ def _entry(entry: Entry) -> str:
     name = f"<dt>{escape(entry.name)}" if entry.name else ""
     most = max((number for _, number in entry.bars), default=0)
     meters = (
-        f'<dd><span>{label}</span><meter max="{most}" value="{number}"></meter> {number}'
+        (
+            f'<dd><span>{label}</span><meter max="{most}" value="{number}"></meter> '
+            f"{number}"
+        )
         for label, number in entry.bars
     )
     rows = ("".join(f"<td>{escape(cell)}" for cell in row) for row in entry.table)
-    table = f"<dd><table>{''.join(f'<tr>{row}' for row in rows)}</table>" if entry.table else ""
+    table = (
+        f"<dd><table>{''.join(f'<tr>{row}' for row in rows)}</table>"
+        if entry.table
+        else ""
+    )
     return f"{name}<dd>{escape(entry.text)}{''.join(meters)}{table}"
 
 

@@ -1,7 +1,8 @@
-"""OpenTelemetry spans of requests, by OpenTelemetry's ASGI instrumentation, with the cost and decision of each vote.
+"""OpenTelemetry spans of requests, by OpenTelemetry's ASGI instrumentation, with the
+cost and decision of each vote.
 
-Names follow OpenTelemetry's conventions for HTTP and for generative AI. Spans contain no prompts, answers or texts of
-errors.
+Names follow OpenTelemetry's conventions for HTTP and for generative AI. Spans contain
+no prompts, answers or texts of errors.
 """
 
 import logging
@@ -34,12 +35,15 @@ _ACCOUNT: Final = ("id", "samples", "stop", "p_correct", "p_agree", "answered_by
 
 @contextmanager
 def exported_traces(model_provider: str) -> Iterator[list[Middleware]]:
-    """Yield the middleware that exports spans by OTLP over HTTP, as OpenTelemetry's variables say.
+    """Yield the middleware that exports spans by OTLP over HTTP, as OpenTelemetry's
+    variables say.
 
-    A thread exports spans in batches, and drops those that the collector does not accept in time.
+    A thread exports spans in batches, and drops those that the collector does not
+    accept in time.
 
     Args:
-        model_provider: the provider of the model, by OpenTelemetry's name if it has one.
+        model_provider: the provider of the model, by OpenTelemetry's name if it has
+            one.
 
     Raises:
         ConfigurationError: an environment variable has a wrong value.
@@ -51,29 +55,44 @@ def exported_traces(model_provider: str) -> Iterator[list[Middleware]]:
         provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     except ValueError as error:
-        raise ConfigurationError(f"one of OpenTelemetry's variables has a wrong value: {error}") from None
-    logging.getLogger("opentelemetry").setLevel(logging.ERROR)  # or each failed export would be logged
+        raise ConfigurationError(
+            f"one of OpenTelemetry's variables has a wrong value: {error}"
+        ) from None
+    logging.getLogger("opentelemetry").setLevel(
+        logging.ERROR
+    )  # or each failed export would be logged
     try:
         yield traced_requests(provider, model_provider)
     finally:
-        flushing = threading.Thread(target=provider.shutdown, name="reasc-flush", daemon=True)
+        flushing = threading.Thread(
+            target=provider.shutdown, name="reasc-flush", daemon=True
+        )
         flushing.start()
         flushing.join(_FLUSHED_WITHIN)
 
 
-def traced_requests(provider: TracerProvider, model_provider: str = "openai") -> list[Middleware]:
+def traced_requests(
+    provider: TracerProvider, model_provider: str = "openai"
+) -> list[Middleware]:
     """Return the middleware that makes the spans of requests below ``/v1``."""
-    os.environ.setdefault("OTEL_SEMCONV_STABILITY_OPT_IN", "http")  # the stable names of HTTP's attributes
+    os.environ.setdefault(
+        "OTEL_SEMCONV_STABILITY_OPT_IN", "http"
+    )  # the stable names of HTTP's attributes
     options: Any = {
         "excluded_urls": parse_excluded_urls(_NOT_OF_API),
         "exclude_spans": ["receive", "send"],
         "tracer_provider": provider,
     }
-    return [Middleware(OpenTelemetryMiddleware, **options), Middleware(_DescribedVotes, model_provider=model_provider)]
+    return [
+        Middleware(OpenTelemetryMiddleware, **options),
+        Middleware(_DescribedVotes, model_provider=model_provider),
+    ]
 
 
 class _DescribedVotes:
-    """Adds the request's options and the vote's result to the span, and passes the span's id to the upstream."""
+    """Adds the request's options and the vote's result to the span, and passes the
+    span's id to the upstream.
+    """
 
     def __init__(self, app: ASGIApp, model_provider: str) -> None:
         self._app, self._model_provider = app, model_provider
@@ -85,7 +104,11 @@ class _DescribedVotes:
             return
         told: dict[str, str] = {}
         inject(told)
-        kept = [(name, value) for name, value in scope["headers"] if name.decode("latin-1") not in told]
+        kept = [
+            (name, value)
+            for name, value in scope["headers"]
+            if name.decode("latin-1") not in told
+        ]
         named = [(name.encode(), value.encode()) for name, value in told.items()]
         scope.setdefault("state", {})
         scope = {**scope, "headers": [*kept, *named]}
@@ -95,7 +118,9 @@ class _DescribedVotes:
             nonlocal answered
             if message["type"] == "http.response.body" and not message.get("more_body"):
                 answered = True
-                self._describe(span, scope["state"])  # OpenTelemetry's middleware ends the span with the response
+                self._describe(
+                    span, scope["state"]
+                )  # OpenTelemetry's middleware ends the span with the response
             await send(message)
 
         try:
@@ -104,8 +129,12 @@ class _DescribedVotes:
             if not answered:
                 self._describe(span, scope["state"], error="disconnected")
 
-    def _describe(self, span: Span, state: dict[str, Any], error: str | None = None) -> None:
-        """Set a span's attributes. ``error`` is the type of error, unless the state has one."""
+    def _describe(
+        self, span: Span, state: dict[str, Any], error: str | None = None
+    ) -> None:
+        """Set a span's attributes. ``error`` is the type of error, unless the state has
+        one.
+        """
         if (call := state.get("call")) is not None:
             asked = {f"gen_ai.request.{name}": call.body.get(name) for name in _ASKED}
             span.update_name(f"chat {call.model}")
@@ -113,11 +142,25 @@ class _DescribedVotes:
             span.set_attribute("gen_ai.provider.name", self._model_provider)
             span.set_attribute("gen_ai.request.model", call.model)
             span.set_attribute("gen_ai.request.stream", call.streamed)
-            span.set_attributes({name: value for name, value in asked.items() if isinstance(value, int | float)})
+            span.set_attributes(
+                {
+                    name: value
+                    for name, value in asked.items()
+                    if isinstance(value, int | float)
+                }
+            )
         if (account := state.get("account")) is not None:
-            span.set_attributes({f"reasc.{name}": account[name] for name in _ACCOUNT if name in account})
-            tokens = {name: count for name, count in account["tokens"].items() if count is not None}
-            span.set_attributes({f"reasc.tokens.{name}": count for name, count in tokens.items()})
+            span.set_attributes(
+                {f"reasc.{name}": account[name] for name in _ACCOUNT if name in account}
+            )
+            tokens = {
+                name: count
+                for name, count in account["tokens"].items()
+                if count is not None
+            }
+            span.set_attributes(
+                {f"reasc.tokens.{name}": count for name, count in tokens.items()}
+            )
         if (bill := state.get("bill")) is not None:
             span.set_attribute("gen_ai.usage.input_tokens", bill["input_tokens"])
             span.set_attribute("gen_ai.usage.output_tokens", bill["output_tokens"])

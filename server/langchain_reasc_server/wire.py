@@ -44,7 +44,9 @@ def new_id() -> str:
 
 
 def encoded(value: Any) -> bytes:
-    """Return a value as JSON. Half of a surrogate pair, which a model may write, is escaped."""
+    """Return a value as JSON. Half of a surrogate pair, which a model may write, is
+    escaped.
+    """
     try:
         return to_json(value)  # in a third of the time that json.dumps takes
     except PydanticSerializationError:
@@ -71,21 +73,37 @@ def usage_of(usage: UsageMetadata | None) -> Json | None:
     if usage is None:
         return None
     prompt, generated = usage["input_tokens"], usage["output_tokens"]
-    written: Json = {"prompt_tokens": prompt, "completion_tokens": generated, "total_tokens": prompt + generated}
-    if (cached := (usage.get("input_token_details") or {}).get("cache_read")) is not None:
+    written: Json = {
+        "prompt_tokens": prompt,
+        "completion_tokens": generated,
+        "total_tokens": prompt + generated,
+    }
+    if (
+        cached := (usage.get("input_token_details") or {}).get("cache_read")
+    ) is not None:
         written["prompt_tokens_details"] = {"cached_tokens": cached}
-    if (reasoning := (usage.get("output_token_details") or {}).get("reasoning")) is not None:
+    if (
+        reasoning := (usage.get("output_token_details") or {}).get("reasoning")
+    ) is not None:
         written["completion_tokens_details"] = {"reasoning_tokens": reasoning}
     return written
 
 
 def reply_of(message: AIMessage, model: str) -> Json:
     """Write any chat model's message as a reply without usage."""
-    calls = [_call(call["id"], call["name"], json.dumps(call["args"])) for call in message.tool_calls]
-    calls += [
-        _call(call["id"], call["name"], call["args"] or "") for call in message.invalid_tool_calls if call["name"]
+    calls = [
+        _call(call["id"], call["name"], json.dumps(call["args"]))
+        for call in message.tool_calls
     ]
-    said: Json = {"role": "assistant", "content": str(message.text) or (None if calls else "")}
+    calls += [
+        _call(call["id"], call["name"], call["args"] or "")
+        for call in message.invalid_tool_calls
+        if call["name"]
+    ]
+    said: Json = {
+        "role": "assistant",
+        "content": str(message.text) or (None if calls else ""),
+    }
     if isinstance(reasoning := message.additional_kwargs.get("reasoning_content"), str):
         said["reasoning_content"] = reasoning
     if calls:
@@ -95,7 +113,11 @@ def reply_of(message: AIMessage, model: str) -> Json:
         "index": 0,
         "message": said,
         "logprobs": metadata.get("logprobs"),
-        "finish_reason": "length" if ending_of(message) == "cut off" else "tool_calls" if calls else "stop",
+        "finish_reason": "length"
+        if ending_of(message) == "cut off"
+        else "tool_calls"
+        if calls
+        else "stop",
     }
     return {
         "id": new_id(),
@@ -108,19 +130,31 @@ def reply_of(message: AIMessage, model: str) -> Json:
 
 def _call(identifier: str | None, name: str | None, arguments: str) -> Json:
     function = {"name": name or "", "arguments": arguments}
-    return {"id": identifier or f"call_{uuid.uuid4().hex[:24]}", "type": "function", "function": function}
+    return {
+        "id": identifier or f"call_{uuid.uuid4().hex[:24]}",
+        "type": "function",
+        "function": function,
+    }
 
 
 def with_message(reply: Json, message: AIMessage) -> Json | None:
-    """Return a reply with the content of a message, or None if the reply already has this content.
+    """Return a reply with the content of a message, or None if the reply already has
+    this content.
 
-    A vote may have replaced the winner's content by an answer assembled from several responses, or by an empty one.
-    Content that LangChain does not read (calls of another type, say) does not count as changed.
+    A vote may have replaced the winner's content by an answer assembled from several
+    responses, or by an empty one. Content that LangChain does not read (calls of
+    another type, say) does not count as changed.
     """
     said = message_in(reply)
     functions = [call.get("function") or {} for call in said.get("tool_calls") or ()]
-    called = [(function.get("name") or "", _sorted(function.get("arguments"))) for function in functions]
-    same_calls = all((call["name"], json.dumps(call["args"], sort_keys=True)) in called for call in message.tool_calls)
+    called = [
+        (function.get("name") or "", _sorted(function.get("arguments")))
+        for function in functions
+    ]
+    same_calls = all(
+        (call["name"], json.dumps(call["args"], sort_keys=True)) in called
+        for call in message.tool_calls
+    )
     is_empty = bool(message.response_metadata.get("reasc", {}).get("abstained"))
     if same_calls and not is_empty and str(message.text) == _text(said.get("content")):
         return None
@@ -135,20 +169,31 @@ def _text(content: Any) -> str:
 
 def _sorted(arguments: Any) -> str | None:
     try:
-        value = arguments if isinstance(arguments, dict) else json.loads(arguments or "{}")
+        value = (
+            arguments if isinstance(arguments, dict) else json.loads(arguments or "{}")
+        )
         return json.dumps(value, sort_keys=True)
     except (TypeError, ValueError):
         return None
 
 
 def replayed(events: Iterable[Json]) -> Iterator[Json]:
-    """Yield the events of a response without the role, which was already sent, and without usage."""
+    """Yield the events of a response without the role, which was already sent, and
+    without usage.
+    """
     for event in events:
         left = {name: value for name, value in event.items() if name != "usage"}
         choices = _first_choices(event)
-        if (event.get("choices") and not choices) or (not choices and event.get("usage")):
+        if (event.get("choices") and not choices) or (
+            not choices and event.get("usage")
+        ):
             continue
-        yield left | {"choices": [{**one, "delta": _without_role(one.get("delta") or {})} for one in choices]}
+        yield left | {
+            "choices": [
+                {**one, "delta": _without_role(one.get("delta") or {})}
+                for one in choices
+            ]
+        }
 
 
 def _without_role(delta: Mapping[str, Any]) -> Json:
@@ -158,7 +203,11 @@ def _without_role(delta: Mapping[str, Any]) -> Json:
 def events_of(reply: Mapping[str, Any]) -> Iterator[Json]:
     """Yield a reply as the events of a stream: its text, its calls, and its end."""
     choice, message = reply["choices"][0], message_in(reply)
-    rest = {name: value for name, value in message.items() if name not in ("role", "tool_calls")}
+    rest = {
+        name: value
+        for name, value in message.items()
+        if name not in ("role", "tool_calls")
+    }
     if any(value is not None for value in rest.values()):
         yield event_of(reply, rest, logprobs=choice.get("logprobs"))
     for index, call in enumerate(message.get("tool_calls") or ()):
@@ -174,13 +223,33 @@ def event_of(
     logprobs: Any = None,
     index: int = 0,
 ) -> Json:
-    """Return an event with all fields of a reply besides its choices and usage. Without a delta it has no choice."""
-    named = {name: value for name, value in head.items() if name not in ("object", "choices", "usage")}
-    choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
-    return {**named, "object": "chat.completion.chunk", "choices": [] if delta is None else [choice]}
+    """Return an event with all fields of a reply besides its choices and usage. Without
+    a delta it has no choice.
+    """
+    named = {
+        name: value
+        for name, value in head.items()
+        if name not in ("object", "choices", "usage")
+    }
+    choice = {
+        "index": index,
+        "delta": delta,
+        "logprobs": logprobs,
+        "finish_reason": finish_reason,
+    }
+    return {
+        **named,
+        "object": "chat.completion.chunk",
+        "choices": [] if delta is None else [choice],
+    }
 
 
-def chunk_event(head: Mapping[str, Any], chunk: AIMessageChunk, repairer: CallRepairer, index: int = 0) -> Json | None:
+def chunk_event(
+    head: Mapping[str, Any],
+    chunk: AIMessageChunk,
+    repairer: CallRepairer,
+    index: int = 0,
+) -> Json | None:
     """Write a chunk of any chat model as an event, or return None for an empty chunk.
 
     Args:
@@ -198,8 +267,20 @@ def chunk_event(head: Mapping[str, Any], chunk: AIMessageChunk, repairer: CallRe
     for call in chunk.tool_call_chunks:
         named = {"id": call["id"], "type": "function"} if call["id"] else {}
         function = {"name": call["name"]} if call["name"] else {}
-        calls.append({"index": call["index"] or 0, **named, "function": {**function, "arguments": call["args"] or ""}})
+        calls.append(
+            {
+                "index": call["index"] or 0,
+                **named,
+                "function": {**function, "arguments": call["args"] or ""},
+            }
+        )
     if calls:
         delta["tool_calls"] = calls
     delta = repairer.repaired(delta)
-    return event_of(head, delta, logprobs=chunk.response_metadata.get("logprobs"), index=index) if delta else None
+    return (
+        event_of(
+            head, delta, logprobs=chunk.response_metadata.get("logprobs"), index=index
+        )
+        if delta
+        else None
+    )

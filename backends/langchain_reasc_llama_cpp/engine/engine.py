@@ -6,7 +6,12 @@ import weakref
 from pathlib import Path
 from typing import Final
 
-from langchain_reasc.exceptions import ConfigurationError, ModelClosedError, ModelError, ReASCError
+from langchain_reasc.exceptions import (
+    ConfigurationError,
+    ModelClosedError,
+    ModelError,
+    ReASCError,
+)
 from langchain_reasc_llama_cpp.engine.context import DecodeContext
 from langchain_reasc_llama_cpp.engine.decoder import Decoder
 from langchain_reasc_llama_cpp.engine.request import GenerationRequest
@@ -28,7 +33,8 @@ class Engine:
         context: the context of the thread. Other threads may only read its counters.
         check_usable: raises ModelClosedError if no more requests are accepted.
         cancel: ends a request within one decode step, without waiting for it.
-        close: ends all requests with ModelClosedError, and frees the model. Closing twice is allowed.
+        close: ends all requests with ModelClosedError, and frees the model. Closing
+            twice is allowed.
     """
 
     def __init__(self, path: Path, fields: LoadFields) -> None:
@@ -41,7 +47,9 @@ class Engine:
             MissingExtraError: llama-cpp-python is not installed.
         """
         check_context(fields)
-        since = None if fields.n_threads else usage()  # loading shows how busy the machine is
+        since = (
+            None if fields.n_threads else usage()
+        )  # loading shows how busy the machine is
         self.model = NativeModel(path, fields)
         self.n_ctx = fields.n_ctx or min(self.model.training_context, _DEFAULT_CONTEXT)
         self.n_threads = fields.n_threads or default_threads(self.model.weight_bytes)
@@ -50,7 +58,8 @@ class Engine:
             context = DecodeContext(
                 self.model,
                 cells=max(cells, self.n_ctx),
-                n_sequences=2 * fields.n_parallel + 2,  # each live sample may have a prompt of its own
+                n_sequences=2 * fields.n_parallel
+                + 2,  # each live sample may have a prompt of its own
                 threads=Threads(self.n_threads, since),
                 fields=fields,
             )
@@ -68,42 +77,57 @@ class Engine:
         self._worker = _Worker(self.model, context, decoder)
         self.check_usable: Final = self._worker.check_usable
         self.cancel: Final = self._worker.cancel
-        # Also runs at interpreter exit, so that no thread is inside llama.cpp when its library is torn down.
+        # Also runs at interpreter exit, so that no thread is inside llama.cpp when its
+        # library is torn down.
         self.close: Final = weakref.finalize(self, self._worker.close)
 
     def submit(self, request: GenerationRequest) -> None:
         """Queue a request. Its events are passed to ``request.emit``.
 
         Raises:
-            ConfigurationError: the prompt is empty, or has a token that is not in the vocabulary.
-            ModelClosedError: the engine is closed, or this process is a fork of the one that loaded the model.
+            ConfigurationError: the prompt is empty, or has a token that is not in the
+                vocabulary.
+            ModelClosedError: the engine is closed, or this process is a fork of the one
+                that loaded the model.
         """
         prompt, size = request.prompt, self.model.vocabulary_size
         if not len(prompt):
-            raise ConfigurationError("the prompt has no tokens; pass a message with text")
+            raise ConfigurationError(
+                "the prompt has no tokens; pass a message with text"
+            )
         if prompt.min() < 0 or prompt.max() >= size:
             wrong = prompt[(prompt < 0) | (prompt >= size)][0]
-            raise ConfigurationError(f"the prompt has the token {wrong}, but the vocabulary ends at {size - 1}")
+            raise ConfigurationError(
+                f"the prompt has the token {wrong}, but the vocabulary ends at "
+                f"{size - 1}"
+            )
         self._worker.submit(request)
 
 
 class _Worker:
-    """The part that runs in the thread. It has no reference to the engine, so an unused engine is closed."""
+    """The part that runs in the thread. It has no reference to the engine, so an unused
+    engine is closed.
+    """
 
-    def __init__(self, model: NativeModel, context: DecodeContext, decoder: Decoder) -> None:
+    def __init__(
+        self, model: NativeModel, context: DecodeContext, decoder: Decoder
+    ) -> None:
         self._model, self._context, self._decoder = model, context, decoder
         self._pid = os.getpid()
         self._changed = threading.Condition()
         self._arrivals: list[GenerationRequest] = []
         self._cancelled = self._closing = False
-        self._thread = threading.Thread(target=self._run, name=f"llama.cpp {model.path.name}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, name=f"llama.cpp {model.path.name}", daemon=True
+        )
         self._thread.start()
 
     def check_usable(self) -> None:
         if os.getpid() != self._pid:
             raise ModelClosedError(
-                f"the model {self._model.path.name} was loaded in process {self._pid} and cannot be used in its fork "
-                f"{os.getpid()}; load it again here, or start processes with the 'spawn' method"
+                f"the model {self._model.path.name} was loaded in process {self._pid} "
+                f"and cannot be used in its fork {os.getpid()}; load it again here, or "
+                "start processes with the 'spawn' method"
             )
         if self._closing:
             raise self._closed_error()
@@ -142,7 +166,9 @@ class _Worker:
                 except Exception as error:
                     failure = error
                     if not isinstance(error, ReASCError):
-                        failure = ModelError(f"generating with {self._model.path.name} failed: {error!r}")
+                        failure = ModelError(
+                            f"generating with {self._model.path.name} failed: {error!r}"
+                        )
                         failure.__cause__ = error
                     self._decoder.fail(failure)
         finally:
@@ -177,4 +203,6 @@ class _Worker:
             self._decoder.drop_cancelled()
 
     def _closed_error(self) -> ModelClosedError:
-        return ModelClosedError(f"the model {self._model.path.name} is closed; make a new one")
+        return ModelClosedError(
+            f"the model {self._model.path.name} is closed; make a new one"
+        )

@@ -1,4 +1,6 @@
-"""The KV cache: the cells of each sequence, and prompts that are kept for later requests."""
+"""The KV cache: the cells of each sequence, and prompts that are kept for later
+requests.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +11,9 @@ import numpy.typing as npt
 from langchain_reasc_llama_cpp.engine.context import DecodeContext, State, Tokens
 
 _WORTH_SHARING = 16
-"""The shortest prefix that is reused. Nearly all prompts share the first few tokens of the template."""
+"""The shortest prefix that is reused. Nearly all prompts share the first few tokens of
+the template.
+"""
 
 
 @dataclass(eq=False, slots=True)
@@ -39,14 +43,17 @@ class Slot:
 
 
 class KvCells:
-    """Opens and closes sequences, and counts cells, because llama.cpp does not tell how many are free.
+    """Opens and closes sequences, and counts cells, because llama.cpp does not tell how
+    many are free.
 
     Attributes:
         capacity: the number of cells.
         used: the number of cells that some sequence uses.
     """
 
-    def __init__(self, context: DecodeContext, *, capacity: int, n_sequences: int) -> None:
+    def __init__(
+        self, context: DecodeContext, *, capacity: int, n_sequences: int
+    ) -> None:
         self._context = context
         self.capacity, self.used = capacity, 0
         self._free_ids = list(range(n_sequences - 1, -1, -1))
@@ -63,11 +70,15 @@ class KvCells:
         return len(self._free_ids)
 
     def open(self, parent: Slot | None = None, length: int = 0) -> Slot:
-        """Open a sequence that begins with the first ``length`` tokens of its parent. This takes no cells."""
+        """Open a sequence that begins with the first ``length`` tokens of its parent.
+        This takes no cells.
+        """
         slot = Slot(self._free_ids.pop())
         self._open.add(slot)
         if parent is not None and length:
-            self._context.share(parent.id, slot.id, -1 if length == parent.length else length)
+            self._context.share(
+                parent.id, slot.id, -1 if length == parent.length else length
+            )
             for run in list(parent.runs):
                 if run.size > length:
                     self._split(run, length)
@@ -143,9 +154,12 @@ class CachedPrompt:
         tokens: the tokens of the prompt, and of the response if there was only one.
         done: the number of tokens that are in the cache.
         length: the number of tokens of the prompt.
-        logits: the logits after the prompt's last token, shape (V,); None until it is decoded.
-        ref_count: the number of requests that use it now. At 0 it may be swapped out or dropped.
-        waiters: the number of requests that will use it at their next turn. Prompts without waiters are dropped first.
+        logits: the logits after the prompt's last token, shape (V,); None until it is
+            decoded.
+        ref_count: the number of requests that use it now. At 0 it may be swapped out or
+            dropped.
+        waiters: the number of requests that will use it at their next turn. Prompts
+            without waiters are dropped first.
         swapped: a copy of its cells while it is swapped out.
         first: the first position that all layers hold in the copy.
     """
@@ -168,23 +182,28 @@ class CachedPrompt:
 class PromptCache:
     """The prompts that are kept, least recently used first.
 
-    Every decode step attends to all cells up to the last one in use, also to those of other prompts (``make bench``,
-    "attention"). So an idle prompt is swapped out to main memory as soon as another prompt comes in, and swapped in
-    when it is needed. That is a copy, and much faster than a prefill.
+    Every decode step attends to all cells up to the last one in use, also to those of
+    other prompts (``make bench``, "attention"). So an idle prompt is swapped out to
+    main memory as soon as another prompt comes in, and swapped in when it is needed.
+    That is a copy, and much faster than a prefill.
 
     Attributes:
-        size: the most prompts that are kept although no request uses or awaits them. Together they have at most as many
-            tokens as the KV cache.
+        size: the most prompts that are kept although no request uses or awaits them.
+            Together they have at most as many tokens as the KV cache.
         prompts: all prompts, used or not.
     """
 
-    def __init__(self, cells: KvCells, *, size: int, whole_only: bool = False, window: int = 0) -> None:
+    def __init__(
+        self, cells: KvCells, *, size: int, whole_only: bool = False, window: int = 0
+    ) -> None:
         """Create an empty cache.
 
         Args:
             cells: the cells of the prompts in use.
-            size: the most prompts that are kept although no request uses or awaits them.
-            whole_only: whether only a whole prompt can be continued, because the model's memory is a recurrent state.
+            size: the most prompts that are kept although no request uses or awaits
+                them.
+            whole_only: whether only a whole prompt can be continued, because the
+                model's memory is a recurrent state.
             window: tokens that sliding-window layers attend to; 0 without such layers.
         """
         self.cells, self._whole_only, self._window = cells, whole_only, window
@@ -196,7 +215,9 @@ class PromptCache:
         return self._longest(tokens)[1]
 
     def open(self, tokens: Tokens) -> CachedPrompt:
-        """Return a prompt and count a reference to it: a known prompt, or a new one with the longest known prefix."""
+        """Return a prompt and count a reference to it: a known prompt, or a new one
+        with the longest known prefix.
+        """
         known, length = self._longest(tokens)
         if known is not None and not self._swap_in(known):
             known, length = None, 0
@@ -220,28 +241,51 @@ class PromptCache:
         self.trim()
 
     def trim(self) -> None:
-        """Drop prompts for which there is no room: first those without waiters, least recently used first."""
-        idle = sorted((each for each in self.prompts if not each.ref_count), key=lambda each: each.waiters > 0)
+        """Drop prompts for which there is no room: first those without waiters, least
+        recently used first.
+        """
+        idle = sorted(
+            (each for each in self.prompts if not each.ref_count),
+            key=lambda each: each.waiters > 0,
+        )
         spare = sum(not each.waiters for each in idle)
-        while spare > self.size or sum(each.done for each in idle) > self.cells.capacity:
+        while (
+            spare > self.size or sum(each.done for each in idle) > self.cells.capacity
+        ):
             self._drop(idle.pop(0))
             spare -= 1
 
     def extend(self, prompt: CachedPrompt, slot: Slot, response: list[int]) -> None:
-        """Keep the sequence of a prompt's only response, because the next turn of a conversation begins with both."""
-        # Other samples may still begin at the prompt's end, whose window is lost as the response grows.
+        """Keep the sequence of a prompt's only response, because the next turn of a
+        conversation begins with both.
+        """
+        # Other samples may still begin at the prompt's end, whose window is lost as the
+        # response grows.
         is_needed = self._window and prompt.ref_count > 1
-        if self._whole_only or is_needed or prompt.slot is None or prompt not in self.prompts:
+        if (
+            self._whole_only
+            or is_needed
+            or prompt.slot is None
+            or prompt not in self.prompts
+        ):
             self.cells.close(slot)
             return
         self.cells.close(prompt.slot)
         prompt.slot, prompt.swapped = slot, None
-        prompt.tokens = np.concatenate((prompt.tokens[: prompt.length], np.array(response, dtype=np.int32)))
+        prompt.tokens = np.concatenate(
+            (prompt.tokens[: prompt.length], np.array(response, dtype=np.int32))
+        )
         prompt.done = len(prompt.tokens)
 
     def swap_out(self, *, but: CachedPrompt | None = None) -> bool:
-        """Copy unused prompts to main memory and free their cells. Return False if there are none."""
-        idle = [each for each in self.prompts if not each.ref_count and each.slot is not None and each is not but]
+        """Copy unused prompts to main memory and free their cells. Return False if
+        there are none.
+        """
+        idle = [
+            each
+            for each in self.prompts
+            if not each.ref_count and each.slot is not None and each is not but
+        ]
         for prompt in idle:
             assert prompt.slot is not None
             if prompt.swapped is None:
@@ -255,23 +299,37 @@ class PromptCache:
         self.prompts.clear()
 
     def _save(self, prompt: CachedPrompt) -> None:
-        """Copy a prompt to main memory. If a window is shorter, drop the response: a copy continues only at its end."""
+        """Copy a prompt to main memory. If a window is shorter, drop the response: a
+        copy continues only at its end.
+        """
         has_response = prompt.length < prompt.done
-        can_cut = has_response and self.cells.sequences_left and self._can_continue(prompt, prompt.length)
+        can_cut = (
+            has_response
+            and self.cells.sequences_left
+            and self._can_continue(prompt, prompt.length)
+        )
         if 0 < self._window < prompt.done and can_cut:
             self._cut_response(prompt)
         assert prompt.slot is not None
         if self._window:
-            prompt.first = max(self.cells.first_position(prompt.slot), prompt.done - self._window)
+            prompt.first = max(
+                self.cells.first_position(prompt.slot), prompt.done - self._window
+            )
         prompt.swapped = self.cells.save(prompt.slot)
 
     def _can_continue(self, prompt: CachedPrompt, length: int) -> bool:
-        """Return whether a sequence can begin with the first ``length`` tokens of a prompt."""
+        """Return whether a sequence can begin with the first ``length`` tokens of a
+        prompt.
+        """
         if self._whole_only:
             return length == prompt.done
         if not self._window:
             return True
-        first = prompt.first if prompt.slot is None else self.cells.first_position(prompt.slot)
+        first = (
+            prompt.first
+            if prompt.slot is None
+            else self.cells.first_position(prompt.slot)
+        )
         return first <= max(0, length - self._window + 1)
 
     def _swap_in(self, prompt: CachedPrompt) -> bool:
@@ -285,7 +343,9 @@ class PromptCache:
             prompt.slot = self.cells.restore(prompt.swapped, prompt.done)
         return prompt.slot is not None
 
-    def _continued(self, known: CachedPrompt | None, length: int, tokens: Tokens) -> CachedPrompt:
+    def _continued(
+        self, known: CachedPrompt | None, length: int, tokens: Tokens
+    ) -> CachedPrompt:
         """Add a prompt that begins with a known one."""
         if not self.cells.sequences_left:
             self.swap_out(but=known)
@@ -299,22 +359,34 @@ class PromptCache:
         return prompt
 
     def _cut_response(self, prompt: CachedPrompt) -> None:
-        """Remove the response to a prompt that is used again, because new responses would attend to it."""
+        """Remove the response to a prompt that is used again, because new responses
+        would attend to it.
+        """
         assert prompt.slot is not None
         whole, prompt.slot = prompt.slot, self.cells.open(prompt.slot, prompt.length)
         self.cells.close(whole)
-        prompt.tokens, prompt.done, prompt.swapped = prompt.tokens[: prompt.length], prompt.length, None
+        prompt.tokens, prompt.done, prompt.swapped = (
+            prompt.tokens[: prompt.length],
+            prompt.length,
+            None,
+        )
 
     def _longest(self, tokens: Tokens) -> tuple[CachedPrompt | None, int]:
         """Return the prompt that shares the longest prefix, and the prefix's length."""
         best, longest = None, 0
         for prompt in self.prompts:
             length = common_prefix(prompt.tokens[: prompt.done], tokens)
-            is_whole = length == len(tokens) == prompt.length and prompt.logits is not None
+            is_whole = (
+                length == len(tokens) == prompt.length and prompt.logits is not None
+            )
             if is_whole and self._can_continue(prompt, length):
                 return prompt, length
-            length = min(length, len(tokens) - 1)  # the last token is decoded again, for its logits
-            if length >= max(longest, _WORTH_SHARING) and self._can_continue(prompt, length):
+            length = min(
+                length, len(tokens) - 1
+            )  # the last token is decoded again, for its logits
+            if length >= max(longest, _WORTH_SHARING) and self._can_continue(
+                prompt, length
+            ):
                 best, longest = prompt, length
         return best, longest
 

@@ -28,13 +28,18 @@ Floats = npt.NDArray[np.floating[Any]]
 Integers = npt.NDArray[np.integer[Any]]
 Rows = npt.NDArray[np.float32]
 
-_IMPOSSIBLE: Final = -9999.0  # OpenAI's value for an impossible token, since JSON has no infinity
-_GATHERED: Final = CHUNK // 16  # the largest vocabulary whose rows are gathered, because numpy costs per call
+_IMPOSSIBLE: Final = (
+    -9999.0
+)  # OpenAI's value for an impossible token, since JSON has no infinity
+_GATHERED: Final = (
+    CHUNK // 16
+)  # the largest vocabulary whose rows are gathered, because numpy costs per call
 _AHEAD: Final = 1  # blocks that the worker thread may hold while another fills
 
 
 class _Logprobs(NamedTuple):
-    """Log-probabilities at T generated tokens, in nats, of the model's raw distribution.
+    """Log-probabilities at T generated tokens, in nats, of the model's raw
+    distribution.
 
     Attributes:
         tokens: shape (T,), the drawn tokens.
@@ -52,19 +57,25 @@ class _Logprobs(NamedTuple):
 _Measured = tuple[Floats, _Logprobs | None, npt.NDArray[np.bool_]]
 
 
-@np.errstate(invalid="ignore")  # values that are not finite are reported, without a warning
-def _measure_rows(rows: Rows, chosen: Many[int], what: Measures, scratch: Rows) -> _Measured:
+@np.errstate(
+    invalid="ignore"
+)  # values that are not finite are reported, without a warning
+def _measure_rows(
+    rows: Rows, chosen: Many[int], what: Measures, scratch: Rows
+) -> _Measured:
     """Compute signals and log-probabilities of rows of logits.
 
     Args:
         rows: shape (n, V), n ≥ 1, before temperature. Not modified.
         chosen: the n drawn tokens.
         what: the measures to compute.
-        scratch: the memory to work in, see :func:`~langchain_reasc_backend.logits.row_statistics`.
+        scratch: the memory to work in, see
+            :func:`~langchain_reasc_backend.logits.row_statistics`.
 
     Returns:
-        The signals, shape (number of signals, n), in the order of ``Measures.signals``; the log-probabilities of the
-        drawn tokens, if they are wanted; and whether the logits were finite, shape (n,).
+        The signals, shape (number of signals, n), in the order of ``Measures.signals``;
+        the log-probabilities of the drawn tokens, if they are wanted; and whether the
+        logits were finite, shape (n,).
 
     Raises:
         ConfigurationError: an unknown signal, or its ``k`` is below 1.
@@ -73,12 +84,16 @@ def _measure_rows(rows: Rows, chosen: Many[int], what: Measures, scratch: Rows) 
     found = row_statistics(rows, _which(what, vocabulary), scratch=scratch)
     tokens = np.asarray(chosen, dtype=np.intp)
     drawn = rows[np.arange(n), tokens]
-    by_name = signals_from_statistics(found, drawn, vocabulary, signals=what.signals, k=min(what.k, vocabulary))
+    by_name = signals_from_statistics(
+        found, drawn, vocabulary, signals=what.signals, k=min(what.k, vocabulary)
+    )
     signals = np.array([by_name[name] for name in what.signals]).reshape(-1, n)
     sound = np.isfinite(signals).all(axis=0)
     if what.logprobs is None:
         return signals, None, sound
-    logprob = np.minimum(drawn - found.log_total, 0)  # rounding may put a certain token above 0
+    logprob = np.minimum(
+        drawn - found.log_total, 0
+    )  # rounding may put a certain token above 0
     sound &= np.isfinite(logprob)
     top_tokens: Integers = np.empty((n, 0), dtype=np.intp)
     top: Floats = np.empty((n, 0))
@@ -112,22 +127,32 @@ class _Block:
 
 
 class Recorder:
-    """Computes signals and log-probabilities of each sequence's tokens. Used by one thread.
+    """Computes signals and log-probabilities of each sequence's tokens. Used by one
+    thread.
 
-    With a small vocabulary, rows are gathered into blocks, because numpy costs per call. With a large vocabulary, rows
-    are read from llama.cpp's own memory. If ``overlapped``, all rows are copied, and a thread computes while the model
-    decodes the next step. This suits models on a GPU, which leave the processor idle. The numbers are the same.
+    With a small vocabulary, rows are gathered into blocks, because numpy costs per
+    call. With a large vocabulary, rows are read from llama.cpp's own memory. If
+    ``overlapped``, all rows are copied, and a thread computes while the model decodes
+    the next step. This suits models on a GPU, which leave the processor idle. The
+    numbers are the same.
 
-    A row that is not finite concerns only its owner: :meth:`record` and :meth:`flush` return such owners, and
-    :meth:`logprobs_since` raises for them.
+    A row that is not finite concerns only its owner: :meth:`record` and :meth:`flush`
+    return such owners, and :meth:`logprobs_since` raises for them.
     """
 
-    def __init__(self, n_slots: int, model: NativeModel, *, overlapped: bool = False) -> None:
+    def __init__(
+        self, n_slots: int, model: NativeModel, *, overlapped: bool = False
+    ) -> None:
         """Allocate for ``n_slots`` rows at a time."""
         vocabulary = model.vocabulary_size
         self._gathers = vocabulary <= _GATHERED
-        self._shape = (max(n_slots, CHUNK // vocabulary) if self._gathers else n_slots, vocabulary)
-        self._scratch = np.empty((max(1, CHUNK // vocabulary), vocabulary), dtype=np.float32)
+        self._shape = (
+            max(n_slots, CHUNK // vocabulary) if self._gathers else n_slots,
+            vocabulary,
+        )
+        self._scratch = np.empty(
+            (max(1, CHUNK // vocabulary), vocabulary), dtype=np.float32
+        )
         self._spelling = cache(partial(_spelling, model))
         self._worker = ThreadPoolExecutor(1, "reasc-signals") if overlapped else None
         self._blocks: dict[Measures, _Block] = {}
@@ -136,13 +161,17 @@ class Recorder:
         self._unwritten: dict[Sequence, list[_Logprobs]] = {}
         self._unsound: list[Sequence] = []
 
-    def record(self, logits: Rows, chosen: Many[int], owners: Many[Sequence]) -> list[Sequence]:
+    def record(
+        self, logits: Rows, chosen: Many[int], owners: Many[Sequence]
+    ) -> list[Sequence]:
         """Record one row of logits for each owner.
 
         Args:
-            logits: shape (n, V), n at most ``n_slots``; may be overwritten once this returns.
+            logits: shape (n, V), n at most ``n_slots``; may be overwritten once this
+                returns.
             chosen: the n drawn tokens.
-            owners: the n sequences of these tokens. A sequence without measures costs nothing.
+            owners: the n sequences of these tokens. A sequence without measures costs
+                nothing.
 
         Returns:
             Owners with logits that were not finite, in this step or an earlier one.
@@ -157,28 +186,39 @@ class Recorder:
             start = 0
             for what, run in groupby(owners, key=attrgetter("measures")):
                 stop = start + len(list(run))
-                self._record_rows(what, logits[start:stop], chosen[start:stop], owners[start:stop])
+                self._record_rows(
+                    what, logits[start:stop], chosen[start:stop], owners[start:stop]
+                )
                 start = stop
         if self._worker is not None and not self._gathers:
             self._measure_blocks()
         return self._reported() if self._unsound else []
 
     def flush(self) -> list[Sequence]:
-        """Measure all gathered rows, so that every owner has its numbers. Return the same as :meth:`record`."""
+        """Measure all gathered rows, so that every owner has its numbers. Return the
+        same as :meth:`record`.
+        """
         self._measure_blocks()
         while self._running:
             self._collect()
         return self._reported()
 
     def signals(self, owner: Sequence) -> dict[str, list[float]]:
-        """Return signal name -> one float per token of a sound sequence, after :meth:`flush`."""
+        """Return signal name -> one float per token of a sound sequence, after
+        :meth:`flush`.
+        """
         names = owner.measures.signals
         if not owner.signals:
             return {name: [] for name in names}
-        return dict(zip(names, np.concatenate(owner.signals, axis=1).tolist(), strict=True))
+        return dict(
+            zip(names, np.concatenate(owner.signals, axis=1).tolist(), strict=True)
+        )
 
-    def logprobs_since(self, owner: Sequence, start: int) -> list[dict[str, Any]] | None:
-        """Return the entries of the recorded tokens from the ``start``-th on, or None if the request wants none.
+    def logprobs_since(
+        self, owner: Sequence, start: int
+    ) -> list[dict[str, Any]] | None:
+        """Return the entries of the recorded tokens from the ``start``-th on, or None
+        if the request wants none.
 
         This measures the owner's block, with the rows of other owners in it.
 
@@ -193,7 +233,9 @@ class Recorder:
             self._collect()
         pieces = self._unwritten.get(owner, [])
         if not all(np.isfinite(piece.logprobs).all() for piece in pieces):
-            raise ConfidenceError("the model's logits are not finite, so they give no log-probabilities")
+            raise ConfidenceError(
+                "the model's logits are not finite, so they give no log-probabilities"
+            )
         self._unwritten.pop(owner, None)
         for piece in pieces:
             owner.logprobs.extend(self._entries(piece))
@@ -213,7 +255,9 @@ class Recorder:
         if self._worker is not None:
             self._worker.shutdown()
 
-    def _record_rows(self, what: Measures, logits: Rows, chosen: Many[int], owners: Many[Sequence]) -> None:
+    def _record_rows(
+        self, what: Measures, logits: Rows, chosen: Many[int], owners: Many[Sequence]
+    ) -> None:
         if not what:
             return
         if not self._gathers and self._worker is None:
@@ -234,7 +278,9 @@ class Recorder:
         """Return an array for a block: a free one if there is one, else a new one."""
         while not self._free and len(self._running) >= _AHEAD:
             self._collect()
-        return self._free.pop() if self._free else np.empty(self._shape, dtype=np.float32)
+        return (
+            self._free.pop() if self._free else np.empty(self._shape, dtype=np.float32)
+        )
 
     def _measure_blocks(self) -> None:
         blocks, self._blocks = self._blocks, {}
@@ -242,7 +288,12 @@ class Recorder:
             self._measure(block)
 
     def _measure(self, block: _Block) -> None:
-        work = (block.rows[: len(block.chosen)], block.chosen, block.measures, self._scratch)
+        work = (
+            block.rows[: len(block.chosen)],
+            block.chosen,
+            block.measures,
+            self._scratch,
+        )
         if self._worker is not None:
             self._running.append((block, self._worker.submit(_measure_rows, *work)))
             return
@@ -272,16 +323,24 @@ class Recorder:
             self._unsound += [owner for owner in unsound if owner not in self._unsound]
 
     def _entries(self, found: _Logprobs) -> list[dict[str, Any]]:
-        """Return OpenAI's entries. ``bytes`` are exact; ``token`` has U+FFFD for a part of a character."""
+        """Return OpenAI's entries. ``bytes`` are exact; ``token`` has U+FFFD for a part
+        of a character.
+        """
         drawn = self._spelled(found.tokens, found.logprobs)
-        for entry, tokens, logprobs in zip(drawn, found.top_tokens, found.top_logprobs, strict=True):
-            entry["top_logprobs"] = self._spelled(tokens, np.maximum(logprobs, _IMPOSSIBLE))
+        for entry, tokens, logprobs in zip(
+            drawn, found.top_tokens, found.top_logprobs, strict=True
+        ):
+            entry["top_logprobs"] = self._spelled(
+                tokens, np.maximum(logprobs, _IMPOSSIBLE)
+            )
         return drawn
 
     def _spelled(self, tokens: Integers, logprobs: Floats) -> list[dict[str, Any]]:
         return [
             {"token": text, "bytes": [*raw], "logprob": logprob}
-            for (text, raw), logprob in zip(map(self._spelling, tokens.tolist()), logprobs.tolist(), strict=True)
+            for (text, raw), logprob in zip(
+                map(self._spelling, tokens.tolist()), logprobs.tolist(), strict=True
+            )
         ]
 
     def _reported(self) -> list[Sequence]:

@@ -20,7 +20,8 @@ class Measures:
     Attributes:
         signals: names of token signals.
         k: the number of alternatives that ``top_k`` averages, at most V.
-        logprobs: the number of likeliest tokens to report in OpenAI's form; None for no logprobs.
+        logprobs: the number of likeliest tokens to report in OpenAI's form; None for no
+            logprobs.
     """
 
     signals: tuple[str, ...] = ()
@@ -33,14 +34,16 @@ class Measures:
 
 
 measures = lru_cache(maxsize=64)(Measures)
-"""Makes equal :class:`Measures` one object, because they are compared for every token."""
+"""Makes equal :class:`Measures` one object, because they are compared for every token.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
     """More text of a sample, only for requests that stream.
 
-    ``logprobs`` are those of the tokens since the last event, if the request asked for them.
+    ``logprobs`` are those of the tokens since the last event, if the request asked for
+    them.
     """
 
     index: int
@@ -59,13 +62,17 @@ class Completion:
         signals: name -> one float per generated token.
         finish_reason: "stop" (end token or stop string), "length" or "cancelled".
         prompt_tokens: the number of tokens of the prompt.
-        cached_tokens: the number of prompt tokens that needed no prefill for this sample.
+        cached_tokens: the number of prompt tokens that needed no prefill for this
+            sample.
         output_tokens: the number of generated tokens, including the end token.
-        sizes: the bytes of each token's text, which a stop string may have cut; None without signals.
-        logprobs: one entry per generated token in OpenAI's form (``token``, ``bytes``, ``logprob``,
-            ``top_logprobs``), except those streamed with text; None if the request did not ask for them.
-        timing: seconds ``queued`` before the first work on the prompt, for its ``prefill`` (0 if it was cached), and
-            for the ``decode`` of the sample together with others.
+        sizes: the bytes of each token's text, which a stop string may have cut; None
+            without signals.
+        logprobs: one entry per generated token in OpenAI's form (``token``, ``bytes``,
+            ``logprob``, ``top_logprobs``), except those streamed with text; None if the
+            request did not ask for them.
+        timing: seconds ``queued`` before the first work on the prompt, for its
+            ``prefill`` (0 if it was cached), and for the ``decode`` of the sample
+            together with others.
     """
 
     index: int
@@ -82,7 +89,8 @@ class Completion:
 
 
 Event = TextDelta | Completion | End
-"""The engine's events: text, samples, and one end, with an error if the request failed."""
+"""The engine's events: text, samples, and one end, with an error if the request failed.
+"""
 
 
 @dataclass(eq=False, kw_only=True)

@@ -9,14 +9,27 @@ from typing import Final
 import numpy as np
 
 from langchain_reasc_llama_cpp.engine.context import Logits, Tokens
-from langchain_reasc_llama_cpp.engine.kv_cache import KvCells, PromptCache, common_prefix
-from langchain_reasc_llama_cpp.engine.sequences import Prefill, Sequence, SequenceGroup, Status
+from langchain_reasc_llama_cpp.engine.kv_cache import (
+    KvCells,
+    PromptCache,
+    common_prefix,
+)
+from langchain_reasc_llama_cpp.engine.sequences import (
+    Prefill,
+    Sequence,
+    SequenceGroup,
+    Status,
+)
 
 _WORTH_WAITING = 32
-"""A prompt waits for one that is being prefilled if it can then share at least this many more tokens."""
+"""A prompt waits for one that is being prefilled if it can then share at least this
+many more tokens.
+"""
 _BY_ORDER: Final = attrgetter("order")
 _PREFILL_SHARE = 8
-"""While answers are generated, at most this fraction of ``n_batch`` is used for prompt tokens in a step."""
+"""While answers are generated, at most this fraction of ``n_batch`` is used for prompt
+tokens in a step.
+"""
 
 
 @dataclass(slots=True)
@@ -24,10 +37,14 @@ class Plan:
     """The plan of one step, in this order.
 
     Attributes:
-        starting: samples that draw their first token from their prompt's logits, without a decode.
-        rows: samples that decode one token each, in the order of their rows, including the starting ones.
-        chunks: parts of prompts, or of the texts of preempted samples, with their sizes.
-        preempted: samples and unfinished prompts that released their cells for this step.
+        starting: samples that draw their first token from their prompt's logits,
+            without a decode.
+        rows: samples that decode one token each, in the order of their rows, including
+            the starting ones.
+        chunks: parts of prompts, or of the texts of preempted samples, with their
+            sizes.
+        preempted: samples and unfinished prompts that released their cells for this
+            step.
         failed: requests that do not fit even alone. The decoder removes them.
     """
 
@@ -41,26 +58,33 @@ class Plan:
 class Scheduler:
     """Gives slots and KV cells to the samples of all requests.
 
-    Requests take turns of half the slots each, the oldest first. This keeps few prompts in the cache at a time, and a
-    request with many samples does not block the others. The following holds between two steps
-    (``tests/backends/llama_cpp/test_scheduler.py`` searches for an order of events that breaks it):
+    Requests take turns of half the slots each, the oldest first. This keeps few prompts
+    in the cache at a time, and a request with many samples does not block the others.
+    The following holds between two steps
+    (``tests/backends/llama_cpp/test_scheduler.py`` searches for an order of events that
+    breaks it):
 
-    - **Cells.** ``KvCells.used`` counts the cells of all slots, shared cells once, and never exceeds the capacity.
-      Nothing is reserved for the worst case: when the cells are full, the youngest sample is preempted. After the last
-      request, only kept prompts hold cells, and these are freed when they are needed.
-    - **Slots.** A sample holds a slot if and only if it is RUNNING or in PREFILL. At most ``n_parallel`` samples do,
-      and each sequence id belongs to one slot.
-    - **References.** A prompt's ``ref_count`` is the number of requests that have it as ``prompt``, and its ``waiters``
-      the number of requests that have it as ``kept``. A request with a live sample holds its prompt, so that the prompt
-      is not swapped out meanwhile.
-    - **Status.** Each sample of a request that has not left is in exactly one place: ``waiting``, ``preempted``, the
-      rows, a prefill, or FINISHED.
-    - **Turns.** No request with a cached prompt starts a sample while another such request has an earlier turn, or
-      while a preempted sample waits.
-    - **No starvation.** The oldest live sample is never preempted, so it ends, and the next one becomes the oldest.
+    - **Cells.** ``KvCells.used`` counts the cells of all slots, shared cells once, and
+      never exceeds the capacity. Nothing is reserved for the worst case: when the cells
+      are full, the youngest sample is preempted. After the last request, only kept
+      prompts hold cells, and these are freed when they are needed.
+    - **Slots.** A sample holds a slot if and only if it is RUNNING or in PREFILL. At
+      most ``n_parallel`` samples do, and each sequence id belongs to one slot.
+    - **References.** A prompt's ``ref_count`` is the number of requests that have it as
+      ``prompt``, and its ``waiters`` the number of requests that have it as ``kept``. A
+      request with a live sample holds its prompt, so that the prompt is not swapped out
+      meanwhile.
+    - **Status.** Each sample of a request that has not left is in exactly one place:
+      ``waiting``, ``preempted``, the rows, a prefill, or FINISHED.
+    - **Turns.** No request with a cached prompt starts a sample while another such
+      request has an earlier turn, or while a preempted sample waits.
+    - **No starvation.** The oldest live sample is never preempted, so it ends, and the
+      next one becomes the oldest.
     """
 
-    def __init__(self, cells: KvCells, prompts: PromptCache, *, n_parallel: int, n_batch: int) -> None:
+    def __init__(
+        self, cells: KvCells, prompts: PromptCache, *, n_parallel: int, n_batch: int
+    ) -> None:
         """Create a scheduler without requests.
 
         Args:
@@ -104,13 +128,17 @@ class Scheduler:
         return plan
 
     def make_way(self, plan: Plan) -> None:
-        """Shrink a plan that does not fit: preempt the youngest sample, or fail the only request."""
+        """Shrink a plan that does not fit: preempt the youngest sample, or fail the
+        only request.
+        """
         victim = self._preempt()
         if victim is not None:
             plan.preempted.append(victim)
             self._fill(plan)
         else:
-            plan.failed += {each.group for each in self.running} | {each.group for each in self.prefills}
+            plan.failed += {each.group for each in self.running} | {
+                each.group for each in self.prefills
+            }
             plan.rows, plan.chunks = [], []
 
     def advance(self, plan: Plan, logits: Logits) -> None:
@@ -144,19 +172,24 @@ class Scheduler:
 
         Args:
             sequence: the sample.
-            keep: whether the prompt cache keeps its cells, as the prompt's only response.
+            keep: whether the prompt cache keeps its cells, as the prompt's only
+                response.
         """
         self._release(sequence, Status.FINISHED, keep=keep)
 
     def remove(self, group: SequenceGroup) -> None:
-        """Remove a request that has ended, was cancelled or failed, and free its slots and cells."""
+        """Remove a request that has ended, was cancelled or failed, and free its slots
+        and cells.
+        """
         self._pending -= group.pending
         for sequence in (*group.waiting, *group.preempted):
             sequence.status = Status.FINISHED
         group.waiting.clear()
         for sequence in list(group.live):
             self.release(sequence)
-        self.prefills = [prefill for prefill in self.prefills if prefill.group is not group]
+        self.prefills = [
+            prefill for prefill in self.prefills if prefill.group is not group
+        ]
         group.release_prompt(self._prompts)
         group.forget_kept(self._prompts)
         (self._active if group in self._active else self._new).remove(group)
@@ -179,18 +212,33 @@ class Scheduler:
                 self._join(group, plan)
 
     def _next_group(self, passed: list[SequenceGroup]) -> SequenceGroup | None:
-        """Return the request whose sample gets the next slot; those in ``passed`` cannot use one now."""
-        oldest = min((group for group in self._active if group.preempted), key=_BY_ORDER, default=None)
+        """Return the request whose sample gets the next slot; those in ``passed``
+        cannot use one now.
+        """
+        oldest = min(
+            (group for group in self._active if group.preempted),
+            key=_BY_ORDER,
+            default=None,
+        )
         if oldest is not None:
             return None if oldest in passed or oldest.prefilling else oldest
         return self._next_waiting(passed)
 
     def _next_waiting(self, passed: list[SequenceGroup]) -> SequenceGroup | None:
-        """Return the request whose turn it is to start a sample, or None if no slot is left for it."""
-        # A prompt is admitted only if there will be slots for its samples. These are reserved during its prefill.
-        reserved = sum(self._turn_size(group) for group in self._active if group.prompt and not group.live)
+        """Return the request whose turn it is to start a sample, or None if no slot is
+        left for it.
+        """
+        # A prompt is admitted only if there will be slots for its samples. These are
+        # reserved during its prefill.
+        reserved = sum(
+            self._turn_size(group)
+            for group in self._active
+            if group.prompt and not group.live
+        )
         coming = self._taken
-        for group in sorted([*self._active, *list(self._new)[:1]], key=attrgetter("turn", "order")):
+        for group in sorted(
+            [*self._active, *list(self._new)[:1]], key=attrgetter("turn", "order")
+        ):
             if not group.waiting or group in passed:
                 continue
             if group.prefilling:
@@ -205,7 +253,9 @@ class Scheduler:
         return min(len(group.waiting), self._slots_per_turn)
 
     def _open_prompt(self, group: SequenceGroup) -> bool:
-        """Take a reference to a request's prompt, and start its prefill. Return False if the request has to wait."""
+        """Take a reference to a request's prompt, and start its prefill. Return False
+        if the request has to wait.
+        """
         tokens = group.request.prompt
         if self._shares_a_prefill(tokens):
             return False
@@ -227,10 +277,16 @@ class Scheduler:
         return True
 
     def _shares_a_prefill(self, tokens: Tokens) -> bool:
-        """Return whether waiting saves work, because another prompt with the same beginning is being prefilled."""
+        """Return whether waiting saves work, because another prompt with the same
+        beginning is being prefilled.
+        """
         shared = self._prompts.shared(tokens)
-        coming = (prefill.tokens for prefill in self.prefills if prefill.sequence is None)
-        return any(common_prefix(other, tokens) - shared >= _WORTH_WAITING for other in coming)
+        coming = (
+            prefill.tokens for prefill in self.prefills if prefill.sequence is None
+        )
+        return any(
+            common_prefix(other, tokens) - shared >= _WORTH_WAITING for other in coming
+        )
 
     def _join(self, group: SequenceGroup, plan: Plan) -> None:
         """Give a slot to the next sample of a request."""
@@ -249,7 +305,9 @@ class Scheduler:
         if len(sequence.tokens) > 1:
             sequence.status = Status.PREFILL
             again = np.array(sequence.tokens[:-1], dtype=np.int32)
-            self.prefills.append(Prefill(group, sequence, sequence.slot, again, 0, prompt.length))
+            self.prefills.append(
+                Prefill(group, sequence, sequence.slot, again, 0, prompt.length)
+            )
             return
         if not sequence.tokens:
             plan.starting.append(sequence)
@@ -262,7 +320,9 @@ class Scheduler:
     # Cells: which samples decode, and which give way.
 
     def _fill(self, plan: Plan) -> None:
-        """Add the running samples and the next prefill chunks to the plan. If they do not fit, preempt a sample."""
+        """Add the running samples and the next prefill chunks to the plan. If they do
+        not fit, preempt a sample.
+        """
         plan.rows = self.running.copy()
         plan.chunks = self._chunks() if self.prefills else []
         if not self._free_cells(len(plan.rows) + sum(size for _, size in plan.chunks)):
@@ -282,21 +342,28 @@ class Scheduler:
         return chunks
 
     def _fits(self, group: SequenceGroup, tokens: int) -> bool:
-        """Return whether so many more tokens fit, beside the next token of each live sample and the open prefills."""
+        """Return whether so many more tokens fit, beside the next token of each live
+        sample and the open prefills.
+        """
         coming = sum(prefill.left for prefill in self.prefills) + len(self.running) + 1
         self._full = not self._free_cells(tokens + coming, keep=group)
         return not self._full
 
     def _free_cells(self, cells: int, *, keep: SequenceGroup | None = None) -> bool:
-        """Swap idle prompts out until so many cells are free. Return False if the cells in use leave fewer.
+        """Swap idle prompts out until so many cells are free. Return False if the cells
+        in use leave fewer.
 
-        Requests without a live sample, except ``keep``, release their prompts too, and look them up again at their
-        turn.
+        Requests without a live sample, except ``keep``, release their prompts too, and
+        look them up again at their turn.
         """
         while self._cells.free < cells:
             if self._prompts.swap_out():
                 continue
-            idle = [each for each in self._active if each.prompt and not (each.live or each.prefilling or each is keep)]
+            idle = [
+                each
+                for each in self._active
+                if each.prompt and not (each.live or each.prefilling or each is keep)
+            ]
             if not idle:
                 return False
             for group in idle:
@@ -304,7 +371,8 @@ class Scheduler:
         return True
 
     def _preempt(self) -> Sequence | SequenceGroup | None:
-        """Free the cells of the youngest live sample, or of a younger request's unfinished prompt.
+        """Free the cells of the youngest live sample, or of a younger request's
+        unfinished prompt.
 
         Returns:
             The sample or request, or None if only one is left.
@@ -318,7 +386,11 @@ class Scheduler:
             return None
         *_, youngest = max(ages, key=itemgetter(0, 1))
         if isinstance(youngest, SequenceGroup):
-            self.prefills = [each for each in self.prefills if each.sequence or each.group is not youngest]
+            self.prefills = [
+                each
+                for each in self.prefills
+                if each.sequence or each.group is not youngest
+            ]
             youngest.release_prompt(self._prompts)
         else:
             self._release(youngest, Status.PREEMPTED)
@@ -327,18 +399,24 @@ class Scheduler:
             self._full = True
         return youngest
 
-    def _release(self, sequence: Sequence, status: Status, *, keep: bool = False) -> None:
+    def _release(
+        self, sequence: Sequence, status: Status, *, keep: bool = False
+    ) -> None:
         group, slot = sequence.group, sequence.slot
         assert slot is not None
         if sequence.status is Status.RUNNING:
             self.running.remove(sequence)
         else:
-            self.prefills = [prefill for prefill in self.prefills if prefill.sequence is not sequence]
+            self.prefills = [
+                prefill for prefill in self.prefills if prefill.sequence is not sequence
+            ]
         sequence.status, sequence.slot = status, None
         group.live.remove(sequence)
         self._taken -= 1
         if keep and group.prompt is not None:
-            self._prompts.extend(group.prompt, slot, sequence.tokens[: slot.length - group.prompt.length])
+            self._prompts.extend(
+                group.prompt, slot, sequence.tokens[: slot.length - group.prompt.length]
+            )
         else:
             self._cells.close(slot)
         if not group.live:

@@ -20,8 +20,8 @@ from langchain_reasc_llama_cpp.sampling.sampler import SamplerChain
 class TextAssembler:
     """Collects the bytes of one response, and returns the text that may be shown.
 
-    A character is shown with its last byte; invalid UTF-8 becomes U+FFFD. Text that may be the start of a stop string
-    is held back until this is certain.
+    A character is shown with its last byte; invalid UTF-8 becomes U+FFFD. Text that may
+    be the start of a stop string is held back until this is certain.
 
     Attributes:
         stopped: whether a stop string was found. The text ends before it.
@@ -36,11 +36,15 @@ class TextAssembler:
         self.stopped = False
 
     def push(self, piece: bytes) -> bool:
-        """Append a token's bytes. Return :attr:`stopped`, which becomes true with the end of a stop string."""
+        """Append a token's bytes. Return :attr:`stopped`, which becomes true with the
+        end of a stop string.
+        """
         self._bytes += piece
         if self._stop:
             begin = max(0, len(self._bytes) - len(piece) - self._longest + 1)
-            found = [at for stop in self._stop if (at := self._bytes.find(stop, begin)) >= 0]
+            found = [
+                at for stop in self._stop if (at := self._bytes.find(stop, begin)) >= 0
+            ]
             if found:
                 del self._bytes[min(found) :]
                 self.stopped = True
@@ -92,8 +96,10 @@ class Sequence:
         status: its state.
         slot: its sequence in the KV cache, while RUNNING or in PREFILL.
         tokens: the generated tokens; the last one is not in the KV cache yet.
-        sampler: the sampler chain with its state; None before the first token and after the last.
-        signals: the signals of its tokens, in arrays of shape (number of signals, tokens).
+        sampler: the sampler chain with its state; None before the first token and after
+            the last.
+        signals: the signals of its tokens, in arrays of shape (number of signals,
+            tokens).
         logprobs: OpenAI's entries of its tokens.
         sent: how many of these entries were sent with streamed text.
         began: when its first token was drawn.
@@ -133,14 +139,16 @@ class SequenceGroup:
         waiting: samples that are WAITING, in the order of their indices.
         preempted: samples that are PREEMPTED, the oldest first.
         live: samples that hold a slot.
-        prompt: its prompt in the KV cache, while the request holds a reference to the prompt.
+        prompt: its prompt in the KV cache, while the request holds a reference to the
+            prompt.
         kept: the prompt that it released between two turns, and will use again.
         prefilled: how many prompt tokens were decoded for this request, once known.
         arrived: when the request came.
         begun: when work on its prompt began.
         ready: when its prompt was in the cache.
         left: whether its last event was sent.
-        salt: a hash of the prompt, added to the seed, so that samples of different prompts are independent.
+        salt: a hash of the prompt, added to the seed, so that samples of different
+            prompts are independent.
     """
 
     request: GenerationRequest
@@ -161,7 +169,8 @@ class SequenceGroup:
         """Create the samples, all WAITING."""
         request = self.request
         self.waiting = deque(
-            Sequence(self, index, request.measures, TextAssembler(request.stop)) for index in request.samples
+            Sequence(self, index, request.measures, TextAssembler(request.stop))
+            for index in request.samples
         )
         self.unfinished = len(self.waiting)
         self.salt = zlib.crc32(request.prompt.tobytes())
@@ -182,7 +191,9 @@ class SequenceGroup:
         return self.prompt is not None and self.prompt.logits is None
 
     def release_prompt(self, prompts: PromptCache) -> None:
-        """Release the prompt. Remember it in ``kept`` while a sample waits for another turn."""
+        """Release the prompt. Remember it in ``kept`` while a sample waits for another
+        turn.
+        """
         prompt, self.prompt = self.prompt, None
         if prompt is not None:
             if self.pending and self.kept is None:
@@ -204,7 +215,8 @@ class Prefill:
 
     Attributes:
         group: the request of the tokens.
-        sequence: the preempted sample that the tokens belong to; None for the group's prompt.
+        sequence: the preempted sample that the tokens belong to; None for the group's
+            prompt.
         slot: the sequence in the KV cache.
         tokens: all tokens, shape (T,).
         done: how many are in the cache.
@@ -224,7 +236,9 @@ class Prefill:
         return len(self.tokens) - self.done
 
     def chunk(self, size: int) -> Chunk:
-        """Return the next tokens to decode. The last token of a prompt gives the logits for the first draw."""
+        """Return the next tokens to decode. The last token of a prompt gives the logits
+        for the first draw.
+        """
         tokens = self.tokens[self.done : self.done + size]
         wants_logits = size == self.left and self.sequence is None
         return Chunk(self.slot.id, tokens, self.start + self.done, wants_logits)

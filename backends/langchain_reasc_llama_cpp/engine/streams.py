@@ -20,7 +20,9 @@ SampleStream = Stream[tuple[int, AIMessage]]
 AsyncSampleStream = AsyncStream[tuple[int, AIMessage]]
 """Samples of one prompt, for ``async for``."""
 Submit = Callable[[GenerationRequest], Callable[[], None]]
-"""Submits a request to the engine, and returns a function that cancels the request within one decode step."""
+"""Submits a request to the engine, and returns a function that cancels the request
+within one decode step.
+"""
 
 
 def submit_at_once(engine: Engine, request: GenerationRequest) -> Callable[[], None]:
@@ -29,11 +31,15 @@ def submit_at_once(engine: Engine, request: GenerationRequest) -> Callable[[], N
     return partial(engine.cancel, request)
 
 
-def submit_paced(engine: Engine, limiter: BaseRateLimiter, request: GenerationRequest) -> Callable[[], None]:
-    """Submit a request to the engine sample by sample, each when the limiter permits it.
+def submit_paced(
+    engine: Engine, limiter: BaseRateLimiter, request: GenerationRequest
+) -> Callable[[], None]:
+    """Submit a request to the engine sample by sample, each when the limiter permits
+    it.
 
-    The prompt is prefilled for the first sample; the others find it in the prompt cache. A thread waits for the
-    limiter. It is a daemon, because a limiter may block forever.
+    The prompt is prefilled for the first sample; the others find it in the prompt
+    cache. A thread waits for the limiter. It is a daemon, because a limiter may block
+    forever.
     """
     parts = _Parts(engine, request)
 
@@ -45,12 +51,18 @@ def submit_paced(engine: Engine, limiter: BaseRateLimiter, request: GenerationRe
                     parts.submit_sample(index)
 
     run = copy_context().run
-    threading.Thread(target=run, args=[wait], name="llama.cpp rate limit", daemon=True).start()
+    threading.Thread(
+        target=run, args=[wait], name="llama.cpp rate limit", daemon=True
+    ).start()
     return parts.cancel
 
 
-def submit_paced_async(engine: Engine, limiter: BaseRateLimiter, request: GenerationRequest) -> Callable[[], None]:
-    """Like :func:`submit_paced`, but wait in a task of the caller's event loop, which is also the limiter's."""
+def submit_paced_async(
+    engine: Engine, limiter: BaseRateLimiter, request: GenerationRequest
+) -> Callable[[], None]:
+    """Like :func:`submit_paced`, but wait in a task of the caller's event loop, which
+    is also the limiter's.
+    """
     parts = _Parts(engine, request)
 
     async def wait() -> None:
@@ -70,12 +82,16 @@ def submit_paced_async(engine: Engine, limiter: BaseRateLimiter, request: Genera
 
 
 class _Parts:
-    """The samples of a request, each submitted as a request of its own. Only the last end is passed on."""
+    """The samples of a request, each submitted as a request of its own. Only the last
+    end is passed on.
+    """
 
     def __init__(self, engine: Engine, request: GenerationRequest) -> None:
         engine.check_usable()
         self._engine, self._request = engine, request
-        self._lock = threading.RLock()  # emitting to a closed stream cancels, in the same thread
+        self._lock = (
+            threading.RLock()
+        )  # emitting to a closed stream cancels, in the same thread
         self._submitted: list[GenerationRequest] = []
         self._ends_to_come = 1  # one for each part, and one for submitting() itself
         self._submitting = True
@@ -94,7 +110,9 @@ class _Parts:
         """Submit a sample to the engine, unless the request is cancelled."""
         with self._lock:
             if not self._request.cancelled:
-                part = replace(self._request, samples=range(index, index + 1), emit=self._receive)
+                part = replace(
+                    self._request, samples=range(index, index + 1), emit=self._receive
+                )
                 self._engine.submit(part)
                 self._submitted.append(part)
                 self._ends_to_come += 1

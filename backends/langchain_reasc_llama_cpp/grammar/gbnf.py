@@ -1,7 +1,8 @@
 """Translate GBNF, llama.cpp's grammar notation, to llguidance's.
 
-Every character becomes a separate lexeme and every group a rule, because llguidance's lexer takes the longest match,
-while GBNF is a grammar of characters. Follows ``llama_grammar_parser`` in llama.cpp's src/llama-grammar.cpp.
+Every character becomes a separate lexeme and every group a rule, because llguidance's
+lexer takes the longest match, while GBNF is a grammar of characters. Follows
+``llama_grammar_parser`` in llama.cpp's src/llama-grammar.cpp.
 """
 
 import re
@@ -17,16 +18,21 @@ _SPACE_AND_LINES: Final = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
 _NAME: Final = re.compile(r"[a-zA-Z0-9-]+")
 _INTEGER: Final = re.compile(r"[0-9]{1,5}(?![0-9])")
 _CHARACTER: Final = re.compile(
-    r'\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[trn\\"\[\]-])|[^\\\0]', re.DOTALL
+    r'\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[trn\\"\[\]-])|[^\\\0]',
+    re.DOTALL,
 )
 _ESCAPED: Final = {"t": "\t", "r": "\r", "n": "\n"}
 _TOKEN_ID: Final = re.compile(r"<\[([0-9]{1,9})\]>")
 _TOKEN: Final = re.compile(r"<[^>\0]*>")
 _REPEATED: Final = re.compile(r"[*+?]")
-_RULE_NAMES: Final = re.compile(r"\b[rg][0-9]+\b")  # characters are \\u{...} and tokens <[...]>
+_RULE_NAMES: Final = re.compile(
+    r"\b[rg][0-9]+\b"
+)  # characters are \\u{...} and tokens <[...]>
 
 
-def lark_of(text: str, *, root: str, tokenize: Callable[[str], list[int]], ends: Sequence[int]) -> str:
+def lark_of(
+    text: str, *, root: str, tokenize: Callable[[str], list[int]], ends: Sequence[int]
+) -> str:
     """Return a grammar in llguidance's notation.
 
     Args:
@@ -36,17 +42,22 @@ def lark_of(text: str, *, root: str, tokenize: Callable[[str], list[int]], ends:
         ends: the tokens that end a response.
 
     Raises:
-        ConfigurationError: the grammar is malformed. The message says in which line and column, and why.
+        ConfigurationError: the grammar is malformed. The message says in which line and
+            column, and why.
     """
     return _Reader(text, tokenize, ends).read_grammar(root)
 
 
 class _Reader:
-    def __init__(self, text: str, tokenize: Callable[[str], list[int]], ends: Sequence[int]) -> None:
+    def __init__(
+        self, text: str, tokenize: Callable[[str], list[int]], ends: Sequence[int]
+    ) -> None:
         self._text, self._tokenize, self._ends = text, tokenize, ends
         self._at = self._depth = self._groups = 0
         self._rules: dict[str, str] = {}  # as they are written out
-        self._named: dict[str, tuple[str, int]] = {}  # rule -> its name there, and where it is first spoken of
+        self._named: dict[
+            str, tuple[str, int]
+        ] = {}  # rule -> its name there, and where it is first spoken of
 
     def read_grammar(self, root: str) -> str:
         if "\0" in self._text:
@@ -61,7 +72,9 @@ class _Reader:
                 self._fail(f"there is no rule {name!r}")
         if root not in self._named:
             rules = ", ".join(sorted(self._named)) or "none at all"
-            raise ConfigurationError(f"the grammar has no rule {root!r} to begin with; it has {rules}")
+            raise ConfigurationError(
+                f"the grammar has no rule {root!r} to begin with; it has {rules}"
+            )
         self._check_depth(self._named[root][0])
         rules = "\n".join(f"{name}: {rule}" for name, rule in self._rules.items())
         return f"start: {self._named[root][0]}\n{rules}\n"
@@ -73,7 +86,9 @@ class _Reader:
             self._fail(f"expected '::=' after the rule's name {name!r}")
         self._skip(lines=True)
         self._rules[self._named[name][0]] = self._alternates(nested=False)
-        if not (self._accept("\r\n") or self._accept("\r") or self._accept("\n")) and self._at < len(self._text):
+        if not (
+            self._accept("\r\n") or self._accept("\r") or self._accept("\n")
+        ) and self._at < len(self._text):
             self._fail("expected the end of the line")
         self._skip(lines=True)
 
@@ -86,7 +101,9 @@ class _Reader:
 
     def _sequence(self, nested: bool) -> str:
         items: list[str] = []
-        while (next_one := self._text[self._at : self._at + 1]) and next_one not in "|)\r\n":
+        while (
+            next_one := self._text[self._at : self._at + 1]
+        ) and next_one not in "|)\r\n":
             if next_one in "*+?{":
                 if not items:
                     self._fail(f"expected something to repeat before {next_one!r}")
@@ -122,7 +139,9 @@ class _Reader:
         parts = []
         while not self._accept("]"):
             first = last = self._character("]")
-            if self._text.startswith("-", self._at) and not self._text.startswith("-]", self._at):
+            if self._text.startswith("-", self._at) and not self._text.startswith(
+                "-]", self._at
+            ):
                 self._at += 1
                 last = self._character("]")
                 if last < first:
@@ -137,7 +156,11 @@ class _Reader:
             self._fail(f"expected {end!r} before the end" if over else "unknown escape")
         written = found[0]
         if written[0] == "\\":
-            code = int(written[2:], 16) if written[1] in "xuU" else ord(_ESCAPED.get(written[1], written[1]))
+            code = (
+                int(written[2:], 16)
+                if written[1] in "xuU"
+                else ord(_ESCAPED.get(written[1], written[1]))
+            )
             if code > 0x10FFFF or 0xD800 <= code < 0xE000:
                 self._fail(f"{written} is not a character")
             written = chr(code)
@@ -157,7 +180,11 @@ class _Reader:
                 self._fail(f"{found[0]!r} is not one token of the model")
             [token] = tokens
         self._at = found.end()
-        return f"<[^{','.join(map(str, {token, *self._ends}))}]>" if others else f"<[{token}]>"
+        return (
+            f"<[^{','.join(map(str, {token, *self._ends}))}]>"
+            if others
+            else f"<[{token}]>"
+        )
 
     def _group(self) -> str:
         self._depth += 1
@@ -181,7 +208,9 @@ class _Reader:
         most: int | None = least
         if self._accept(","):
             self._skip(lines=nested)
-            most = None if self._text.startswith("}", self._at) else self._integer(nested)
+            most = (
+                None if self._text.startswith("}", self._at) else self._integer(nested)
+            )
         if not self._accept("}"):
             self._fail("expected '}'")
         if most is not None and most < least:
@@ -221,7 +250,10 @@ class _Reader:
             seen.add(following)
             ways.append(iter(_RULE_NAMES.findall(self._rules[following])))
             if len(ways) > _MOST_RULES_DEEP:
-                raise ConfigurationError(f"the grammar's rules and groups are nested more than {_MOST_RULES_DEEP} deep")
+                raise ConfigurationError(
+                    "the grammar's rules and groups are nested more than "
+                    f"{_MOST_RULES_DEEP} deep"
+                )
 
     def _skip(self, *, lines: bool) -> None:
         found = (_SPACE_AND_LINES if lines else _SPACE).match(self._text, self._at)
@@ -237,7 +269,10 @@ class _Reader:
         before = self._text[: self._at]
         line, column = before.count("\n") + 1, self._at - before.rfind("\n")
         near = self._text[self._at : self._at + 30].split("\n")[0]
-        raise ConfigurationError(f"the grammar is malformed in line {line}, column {column}: {why}, at {near!r}")
+        raise ConfigurationError(
+            f"the grammar is malformed in line {line}, column {column}: {why}, at "
+            f"{near!r}"
+        )
 
 
 def _spelled(character: str) -> str:

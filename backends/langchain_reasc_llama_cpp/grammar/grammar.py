@@ -16,7 +16,9 @@ from langchain_reasc_llama_cpp.grammar.gbnf import lark_of
 from langchain_reasc_llama_cpp.native.model import NativeModel
 
 NO_FORCING: Final = '%llguidance {"no_forcing": true}\n'
-"""The first line of a grammar. Without it, llguidance allows only one tokenization of fixed text."""
+"""The first line of a grammar. Without it, llguidance allows only one tokenization of
+fixed text.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +29,8 @@ class Grammar:
         gbnf: a user's rules in llama.cpp's notation, or None if ``lark`` has the rules.
         root: the first rule of ``gbnf``.
         lark: grammars in llguidance's notation. A response must follow all of them.
-        triggers: texts that activate the grammar from their first byte on. If empty, the grammar holds from the first
-            token.
+        triggers: texts that activate the grammar from their first byte on. If empty,
+            the grammar holds from the first token.
     """
 
     gbnf: str | None = None
@@ -39,14 +41,18 @@ class Grammar:
 
 _MOST_KEPT: Final = 64
 _LONGEST_TOKEN: Final = 1024  # bytes; llguidance panics at a longer one
-_STACK: Final = 128 << 20  # bytes of addresses; memory is used as far as the stack grows
+_STACK: Final = (
+    128 << 20
+)  # bytes of addresses; memory is used as far as the stack grows
 _starting: Final = threading.Lock()
 T = TypeVar("T")
 _preparing: Final = threading.Lock()
 
 
 class _PreparedModel:
-    """The prepared objects of one model: llguidance's tokenizer, and the matchers of each grammar."""
+    """The prepared objects of one model: llguidance's tokenizer, and the matchers of
+    each grammar.
+    """
 
     def __init__(self, model: NativeModel) -> None:
         self.tokenizer: Any = _tokenizer(model)
@@ -72,8 +78,9 @@ def guidance() -> Any:
 def on_deep_stack(work: Callable[[], T]) -> T:
     """Call a function in a thread with a deep stack, and return its result.
 
-    llguidance recurses along the references of a grammar, with some 10 KB for each step, and a stack overflow ends the
-    process. The caller's stack may have 8 MB, 1 MB on Windows, or less in a thread.
+    llguidance recurses along the references of a grammar, with some 10 KB for each
+    step, and a stack overflow ends the process. The caller's stack may have 8 MB, 1 MB
+    on Windows, or less in a thread.
     """
     outcome: Future[T] = Future()
 
@@ -94,10 +101,11 @@ def on_deep_stack(work: Callable[[], T]) -> T:
 
 
 def prepare_grammar(grammar: Grammar, model: NativeModel) -> tuple[list[Any], Any]:
-    """Return a grammar's matchers, to be copied for each response, and their tokenizer. Any thread may call this.
+    """Return a grammar's matchers, to be copied for each response, and their tokenizer.
+    Any thread may call this.
 
-    The first call for a model takes about a second with 150,000 tokens. It happens in the thread of the request,
-    not in the thread that decodes.
+    The first call for a model takes about a second with 150,000 tokens. It happens in
+    the thread of the request, not in the thread that decodes.
 
     Raises:
         ConfigurationError: the grammar is malformed, or no text follows it.
@@ -111,20 +119,29 @@ def prepare_grammar(grammar: Grammar, model: NativeModel) -> tuple[list[Any], An
         if grammar not in prepared.matchers:
             if len(prepared.matchers) >= _MOST_KEPT:
                 prepared.matchers.clear()
-            prepared.matchers[grammar] = on_deep_stack(lambda: _matchers(grammar, model, prepared.tokenizer))
+            prepared.matchers[grammar] = on_deep_stack(
+                lambda: _matchers(grammar, model, prepared.tokenizer)
+            )
         return prepared.matchers[grammar], prepared.tokenizer
 
 
 def _matchers(grammar: Grammar, model: NativeModel, tokenizer: Any) -> list[Any]:
     texts = grammar.lark
     if grammar.gbnf is not None:
-        rules = lark_of(grammar.gbnf, root=grammar.root, tokenize=model.tokenize, ends=tokenizer.eos_tokens)
+        rules = lark_of(
+            grammar.gbnf,
+            root=grammar.root,
+            tokenize=model.tokenize,
+            ends=tokenizer.eos_tokens,
+        )
         texts = (NO_FORCING + rules,)
     return [_matcher(tokenizer, text) for text in texts]
 
 
 def _matcher(tokenizer: Any, text: str) -> Any:
-    """Make a matcher for a grammar in llguidance's notation, at the beginning of the text."""
+    """Make a matcher for a grammar in llguidance's notation, at the beginning of the
+    text.
+    """
     llguidance = guidance()
     limits = llguidance.LLParserLimits(verbose_errors=False)
     matcher = llguidance.LLMatcher(tokenizer, text, log_level=0, limits=limits)
@@ -142,15 +159,23 @@ class _Vocabulary:
     def __init__(self, model: NativeModel) -> None:
         pieces = model.pieces()
         ends = [token for token, (_, ends) in enumerate(pieces) if ends]
-        self.tokens = [piece or model.written(token) for token, (piece, _) in enumerate(pieces)]
+        self.tokens = [
+            piece or model.written(token) for token, (piece, _) in enumerate(pieces)
+        ]
         for token, (piece, _) in enumerate(pieces):
-            most = _LONGEST_TOKEN if piece else _LONGEST_TOKEN - 1  # llguidance puts a byte before a control token
+            most = (
+                _LONGEST_TOKEN if piece else _LONGEST_TOKEN - 1
+            )  # llguidance puts a byte before a control token
             if len(self.tokens[token]) > most:
                 raise ConfigurationError(
-                    f"{model.path.name} cannot follow a grammar, and so has no tools or structured output: its token "
-                    f"{token} has {len(self.tokens[token]):,} bytes, and llguidance takes at most {most:,}"
+                    f"{model.path.name} cannot follow a grammar, and so has no tools "
+                    f"or structured output: its token {token} has "
+                    f"{len(self.tokens[token]):,} bytes, and llguidance takes at most "
+                    f"{most:,}"
                 )
-        self.special_token_ids = [token for token, (piece, _) in enumerate(pieces) if not piece]
+        self.special_token_ids = [
+            token for token, (piece, _) in enumerate(pieces) if not piece
+        ]
         if not ends:  # a token to end with that is never drawn
             ends = [len(pieces)]
             self.tokens.append(b"<end>")
@@ -159,14 +184,19 @@ class _Vocabulary:
         self.bos_token_id = None
 
     def __call__(self, text: bytes) -> list[int]:
-        raise NotImplementedError("only the forcing of tokens would ask, which every grammar here switches off")
+        raise NotImplementedError(
+            "only the forcing of tokens would ask, which every grammar here switches "
+            "off"
+        )
 
 
 def _tokenizer(model: NativeModel) -> Any:
     llguidance, vocabulary = guidance(), _Vocabulary(model)
     wrapper = llguidance.TokenizerWrapper(vocabulary)
     made = llguidance.LLTokenizer(wrapper, eos_token=vocabulary.eos_token_ids)
-    wrapper.tokens = vocabulary.tokens = []  # llguidance has its own copy, and keeps the wrapper
+    wrapper.tokens = (
+        vocabulary.tokens
+    ) = []  # llguidance has its own copy, and keeps the wrapper
     return made
 
 
@@ -182,15 +212,24 @@ class GrammarSampler:
         self._model = model
         made, tokenizer = prepare_grammar(grammar, model)
         self._matchers = [matcher.deep_copy() for matcher in made]
-        self._watch = _TriggerWatch(grammar.triggers, model, tokenizer.greedy_tokenize) if grammar.triggers else None
-        self._begun: list[int] | None = None  # the tokens that the last checked one would switch the grammar on with
+        self._watch = (
+            _TriggerWatch(grammar.triggers, model, tokenizer.greedy_tokenize)
+            if grammar.triggers
+            else None
+        )
+        self._begun: list[int] | None = (
+            # the tokens that the last checked one would switch the grammar on with
+            None
+        )
 
     def allows(self, token: int) -> bool:
         """Return whether this token may be next."""
         if self._watch is None:
             return all(self._continues(matcher, token) for matcher in self._matchers)
         self._begun = tokens = self._watch.triggered_by(token)
-        return tokens is None or all(matcher.validate_tokens(tokens) == len(tokens) for matcher in self._matchers)
+        return tokens is None or all(
+            matcher.validate_tokens(tokens) == len(tokens) for matcher in self._matchers
+        )
 
     def accept(self, token: int) -> None:
         """Add a token that :meth:`allows` has just checked."""
@@ -207,7 +246,8 @@ class GrammarSampler:
     def allowed(self, banned: list[int]) -> npt.NDArray[np.intp]:
         """Return the ids of the tokens that may be next, without banned ones.
 
-        Before a trigger these are all tokens; :meth:`allows` then refuses those that would begin the grammar wrongly.
+        Before a trigger these are all tokens; :meth:`allows` then refuses those that
+        would begin the grammar wrongly.
 
         Raises:
             ModelError: no token is allowed.
@@ -217,11 +257,17 @@ class GrammarSampler:
             left &= self._mask(matcher)
         if not left.any():
             also = ", and keeps its numbers short" if len(self._matchers) > 1 else ""
-            raise ModelError(f"no token of {self._model.path.name} continues a text that follows the grammar{also}")
+            raise ModelError(
+                f"no token of {self._model.path.name} continues a text that follows "
+                f"the grammar{also}"
+            )
         left[banned] = False
         ids = np.flatnonzero(left)
         if not ids.size:
-            raise ModelError("the grammar allows no token here that neither logit_bias nor the GGUF file bans")
+            raise ModelError(
+                "the grammar allows no token here that neither logit_bias nor the GGUF "
+                "file bans"
+            )
         return ids
 
     def _continues(self, matcher: Any, token: int) -> bool:
@@ -234,14 +280,23 @@ class GrammarSampler:
         bits = np.frombuffer(matcher.compute_bitmask(), dtype=np.uint8)
         if matcher.is_stopped() and not matcher.is_accepting():
             why = " ".join(matcher.get_error().split())[:200]
-            raise ModelError(f"the grammar allows no token here ({matcher.stop_reason()}): {why}")
-        return np.unpackbits(bits, count=self._model.vocabulary_size, bitorder="little").view(np.bool_)
+            raise ModelError(
+                f"the grammar allows no token here ({matcher.stop_reason()}): {why}"
+            )
+        return np.unpackbits(
+            bits, count=self._model.vocabulary_size, bitorder="little"
+        ).view(np.bool_)
 
 
 class _TriggerWatch:
     """The last tokens of a response, as far back as a trigger could begin."""
 
-    def __init__(self, triggers: Sequence[str], model: NativeModel, spell: Callable[[str], list[int]]) -> None:
+    def __init__(
+        self,
+        triggers: Sequence[str],
+        model: NativeModel,
+        spell: Callable[[str], list[int]],
+    ) -> None:
         """Create an empty window; ``spell`` returns the tokens of a text."""
         self._model, self._spell = model, spell
         self._triggers = [trigger.encode("utf-8", "replace") for trigger in triggers]
@@ -250,7 +305,9 @@ class _TriggerWatch:
         self._length = 0
 
     def triggered_by(self, token: int) -> list[int] | None:
-        """Return the tokens of the response from a trigger's first byte on, or None without a trigger."""
+        """Return the tokens of the response from a trigger's first byte on, or None
+        without a trigger.
+        """
         written = [*self._tokens, (token, self._model.piece(token)[0])]
         text = b"".join(piece for _, piece in written)
         begins = [at for at in map(text.find, self._triggers) if at >= 0]

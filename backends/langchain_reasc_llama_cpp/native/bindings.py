@@ -20,13 +20,17 @@ _CONTINUATION_LEVEL: Final = 5  # GGML_LOG_LEVEL_CONT
 
 
 class NativeLog:
-    """Receives llama.cpp's log, keeps the last errors, and prints all lines while a verbose model exists.
+    """Receives llama.cpp's log, keeps the last errors, and prints all lines while a
+    verbose model exists.
 
-    llama.cpp has one log callback per process, so ``verbose`` is one switch for all models of the process.
+    llama.cpp has one log callback per process, so ``verbose`` is one switch for all
+    models of the process.
     """
 
     def __init__(self) -> None:
-        self.callback: Any = None  # kept alive here: llama.cpp calls it as long as the process lives
+        self.callback: Any = (
+            None  # kept alive here: llama.cpp calls it as long as the process lives
+        )
         self._verbose = 0
         self._level = 0
         self._errors: deque[str] = deque(maxlen=8)
@@ -65,7 +69,8 @@ def library() -> Any:
 
     Raises:
         MissingExtraError: llama-cpp-python is not installed.
-        UnsupportedProcessorError: llama.cpp was built for instructions that this processor lacks.
+        UnsupportedProcessorError: llama.cpp was built for instructions that this
+            processor lacks.
     """
     with _importing:  # two threads may make the first two models
         return load_library()
@@ -86,11 +91,14 @@ def load_library() -> Any:
 
 Logits = npt.NDArray[np.float32]
 
-_CANDIDATE: Final = np.dtype([("id", "<i4"), ("logit", "<f4"), ("p", "<f4")])  # llama_token_data
+_CANDIDATE: Final = np.dtype(
+    [("id", "<i4"), ("logit", "<f4"), ("p", "<f4")]
+)  # llama_token_data
 
 
 class Candidates:
-    """A ``llama_token_data_array`` for a whole vocabulary. Only the thread that draws uses it.
+    """A ``llama_token_data_array`` for a whole vocabulary. Only the thread that draws
+    uses it.
 
     Attributes:
         address: the address of the array.
@@ -100,11 +108,15 @@ class Candidates:
     def __init__(self, vocabulary_size: int) -> None:
         llama = library()
         self._size = vocabulary_size
-        self._rows = np.zeros(vocabulary_size, dtype=_CANDIDATE)  # takes memory only where it is written to
+        self._rows = np.zeros(
+            vocabulary_size, dtype=_CANDIDATE
+        )  # takes memory only where it is written to
         self._words = self._rows.view(np.int32)
         self._ids, self._logits = self._rows["id"], self._rows["logit"]
         self._data = self._rows.ctypes.data_as(llama.llama_token_data_p)
-        self.array: Any = llama.llama_token_data_array(data=self._data, size=0, selected=-1, sorted=False)
+        self.array: Any = llama.llama_token_data_array(
+            data=self._data, size=0, selected=-1, sorted=False
+        )
         self.address: int = ctypes.addressof(self.array)
 
     def fill(self, row: Logits) -> None:
@@ -113,7 +125,9 @@ class Candidates:
         np.copyto(self._logits, row)
         self._ready(self._size, ordered=False)
 
-    def fill_some(self, ids: npt.NDArray[np.integer[Any]], logits: Logits, *, ordered: bool) -> None:
+    def fill_some(
+        self, ids: npt.NDArray[np.integer[Any]], logits: Logits, *, ordered: bool
+    ) -> None:
         """Fill in some tokens only.
 
         Args:

@@ -9,43 +9,71 @@ from langchain_reasc.exceptions import ModelFileError, missing_extra
 
 
 def embedded_model_path() -> Path:
-    """Return the path of the shipped model: a small one that only solves arithmetic word problems."""
-    return Path(str(files("langchain_reasc_llama_cpp"))) / "embedded" / "word_problems.gguf"
+    """Return the path of the shipped model: a small one that only solves arithmetic
+    word problems.
+    """
+    return (
+        Path(str(files("langchain_reasc_llama_cpp")))
+        / "embedded"
+        / "word_problems.gguf"
+    )
 
 
 def download(repo_id: str, filename: str, *, revision: str | None = None) -> Path:
-    """Return the path of a file of a hub repository, and download it if it is not in the cache.
+    """Return the path of a file of a hub repository, and download it if it is not in
+    the cache.
 
     Raises:
         MissingExtraError: huggingface_hub is not installed.
-        ModelFileError: there is no such repository or file, or the hub cannot be reached.
+        ModelFileError: there is no such repository or file, or the hub cannot be
+            reached.
     """
     try:
         import huggingface_hub
         from huggingface_hub import errors
     except ImportError as error:
         raise missing_extra("huggingface", "huggingface_hub") from error
-    where = f"{filename!r} of the Hugging Face repository {repo_id!r}" + (f" at {revision!r}" if revision else "")
+    where = f"{filename!r} of the Hugging Face repository {repo_id!r}" + (
+        f" at {revision!r}" if revision else ""
+    )
     try:
-        return Path(huggingface_hub.hf_hub_download(repo_id, filename, revision=revision))
+        return Path(
+            huggingface_hub.hf_hub_download(repo_id, filename, revision=revision)
+        )
     except errors.HFValidationError as error:
-        raise ModelFileError(f"{repo_id!r} is not a repository name: {error}") from error
+        raise ModelFileError(
+            f"{repo_id!r} is not a repository name: {error}"
+        ) from error
     except errors.GatedRepoError as error:
-        raise ModelFileError(f"{where} needs access to be granted to you, and a login with 'hf auth login'") from error
+        raise ModelFileError(
+            f"{where} needs access to be granted to you, and a login with 'hf auth "
+            "login'"
+        ) from error
     except errors.LocalEntryNotFoundError as error:
-        raise ModelFileError(f"{where} is not in the cache, and the hub cannot be reached: {_brief(error)}") from error
-    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, errors.EntryNotFoundError) as error:
+        raise ModelFileError(
+            f"{where} is not in the cache, and the hub cannot be reached: "
+            f"{_brief(error)}"
+        ) from error
+    except (
+        errors.RepositoryNotFoundError,
+        errors.RevisionNotFoundError,
+        errors.EntryNotFoundError,
+    ) as error:
         raise ModelFileError(f"there is no {where}: {_brief(error)}") from error
     except (errors.HfHubHTTPError, OSError) as error:
         raise ModelFileError(f"cannot download {where}: {_brief(error)}") from error
 
 
 def _brief(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return next(
+        (line.strip() for line in str(error).splitlines() if line.strip()),
+        type(error).__name__,
+    )
 
 
 def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal, computed once per path, size and modification time.
+    """Return the SHA-256 of a file in hexadecimal, computed once per path, size and
+    modification time.
 
     Raises:
         ModelFileError: the file was deleted, or cannot be read.
@@ -54,7 +82,9 @@ def file_sha256(path: Path) -> str:
         status = path.stat()
         return _sha256(path, status.st_size, status.st_mtime_ns)
     except OSError as error:
-        raise ModelFileError(f"cannot read the model file {path}: {error.strerror or error}") from error
+        raise ModelFileError(
+            f"cannot read the model file {path}: {error.strerror or error}"
+        ) from error
 
 
 @lru_cache(maxsize=64)

@@ -21,34 +21,51 @@ NotNegative = Annotated[Number, Field(ge=0)]
 def _scaled(value: Any) -> Any:
     """Return path -> scale for one path, several paths, or such a mapping."""
     paths = [value] if isinstance(value, str | Path) else value
-    pairs = paths.items() if isinstance(paths, dict) else [(path, 1.0) for path in paths or ()]
+    pairs = (
+        paths.items()
+        if isinstance(paths, dict)
+        else [(path, 1.0) for path in paths or ()]
+    )
     return {str(Path(path).expanduser()): scale for path, scale in pairs}
 
 
 if TYPE_CHECKING:  # the types that callers may pass; the field holds a dictionary
-    Adapters = Mapping[str, float] | Mapping[Path, float] | Sequence[str | Path] | str | Path
+    Adapters = (
+        Mapping[str, float] | Mapping[Path, float] | Sequence[str | Path] | str | Path
+    )
 else:
     Adapters = Annotated[dict[str, Number], BeforeValidator(_scaled)]
 
 
-_MAX_CELLS: Final = 1 << 24  # beyond any model; llama.cpp would fill the machine's memory before it gives up
+_MAX_CELLS: Final = (
+    1 << 24
+)  # beyond any model; llama.cpp would fill the machine's memory before it gives up
 
 
 class LoadFields(BaseModel):
     """Options for loading a model and for its context, which has the KV cache."""
 
     n_ctx: Annotated[int | None, Field(ge=8, le=_MAX_CELLS)] = None
-    """Tokens of prompt and response together. None: what the model was trained for, at most 4,096."""
+    """Tokens of prompt and response together. None: what the model was trained for, at
+    most 4,096.
+    """
     n_cells: Annotated[int | None, Field(ge=8, le=_MAX_CELLS)] = None
-    """Tokens the KV cache holds over all parallel samples, which share their prompt's; never fewer than ``n_ctx``.
-    None: ``n_ctx * n_parallel``, at most 8,192 (or ``n_ctx``). When it is full, the youngest samples wait."""
+    """Tokens the KV cache holds over all parallel samples, which share their prompt's;
+    never fewer than ``n_ctx``. None: ``n_ctx * n_parallel``, at most 8,192 (or
+    ``n_ctx``). When it is full, the youngest samples wait.
+    """
     n_parallel: Annotated[int, Field(ge=1, le=96)] = 8
-    """Samples decoded together at most, of all callers; more than that join as others end."""
+    """Samples decoded together at most, of all callers; more than that join as others
+    end.
+    """
     cached_prompts: Annotated[int, Field(ge=0, le=64)] = 16
-    """Prompts kept in the KV cache after their request, the least recently used go first; a later prompt that begins
-    like one of them prefills only the rest."""
+    """Prompts kept in the KV cache after their request, the least recently used go
+    first; a later prompt that begins like one of them prefills only the rest.
+    """
     n_gpu_layers: Annotated[int, Field(ge=-1, lt=2**31)] = 0
-    """Layers put on a GPU, where llama-cpp-python was built for one; -1, or more than there are, for all."""
+    """Layers put on a GPU, where llama-cpp-python was built for one; -1, or more than
+    there are, for all.
+    """
     main_gpu: Annotated[int, Field(ge=0, lt=256)] = 0
     """The GPU that takes everything when ``split_mode`` is "none"."""
     split_mode: Literal["none", "layer", "row", "tensor"] = "layer"
@@ -60,32 +77,39 @@ class LoadFields(BaseModel):
     use_mlock: bool = False
     """Keep the weights from being swapped out."""
     use_extra_bufts: bool = True
-    """Repack weights for this processor's own kernels, with AMX where it has it, unless those end the process here.
-    False: llama.cpp's plain kernels, which are slower."""
+    """Repack weights for this processor's own kernels, with AMX where it has it, unless
+    those end the process here. False: llama.cpp's plain kernels, which are slower.
+    """
     check_tensors: bool = False
     """Look for invalid values in the weights while loading."""
     kv_overrides: dict[str, bool | Integer | Number | str] | None = None
     """Metadata key of the GGUF -> the value to take instead of its own."""
     lora: Adapters = {}
-    """LoRA adapters (GGUF): a path, a list of paths, or path -> scale (1 as trained, 0 without effect)."""
+    """LoRA adapters (GGUF): a path, a list of paths, or path -> scale (1 as trained, 0
+    without effect).
+    """
     n_batch: Annotated[int, Field(ge=1, lt=2**31)] = 512
     """Prompt tokens decoded at a time."""
     n_ubatch: Annotated[int | None, Field(ge=1, lt=2**31)] = None
     """Tokens computed at a time, at most ``n_batch``. None: as many."""
     n_threads: Annotated[int | None, Field(ge=1, le=512)] = None
-    """CPU threads. None: all cores up to four, else half of them, and fewer while other processes need the cores
-    (Linux); one for weights below 16 MB."""
+    """CPU threads. None: all cores up to four, else half of them, and fewer while other
+    processes need the cores (Linux); one for weights below 16 MB.
+    """
     n_threads_batch: Annotated[int | None, Field(ge=1, le=512)] = None
     """CPU threads for prompts. None: ``n_threads``."""
     flash_attn: bool | None = None
-    """Flash attention. None: on a GPU that has it, and where ``type_v`` needs it; else off, since on a CPU its sums
-    make signals depend on what else is in the cache."""
+    """Flash attention. None: on a GPU that has it, and where ``type_v`` needs it; else
+    off, since on a CPU its sums make signals depend on what else is in the cache.
+    """
     type_k: KVType = "f16"
     """How keys are kept in the KV cache."""
     type_v: KVType = "f16"
     """How values are kept in the KV cache; a quantised type needs flash attention."""
     rope_scaling_type: Literal["none", "linear", "yarn", "longrope"] | None = None
-    """How positions beyond the training context are scaled. None, here and below: as the GGUF says."""
+    """How positions beyond the training context are scaled. None, here and below: as
+    the GGUF says.
+    """
     rope_freq_base: Positive | None = None
     """Base of the rotary embedding's frequencies."""
     rope_freq_scale: Positive | None = None
@@ -105,7 +129,9 @@ class LoadFields(BaseModel):
     op_offload: bool = True
     """Let the GPU compute with weights that lie in main memory."""
     swa_full: bool = True
-    """Keep all tokens of sliding-window layers. False saves memory, but the model cannot go back in a sequence."""
+    """Keep all tokens of sliding-window layers. False saves memory, but the model
+    cannot go back in a sequence.
+    """
     verbose: bool = False
     """Let llama.cpp print its log (one switch for all models of the process)."""
 
@@ -116,21 +142,43 @@ class LoadFields(BaseModel):
 
 
 _KV_TYPES: Final = {
-    **{"f32": 0, "f16": 1, "bf16": 30, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20},
+    **{
+        "f32": 0,
+        "f16": 1,
+        "bf16": 30,
+        "q4_0": 2,
+        "q4_1": 3,
+        "q5_0": 6,
+        "q5_1": 7,
+        "q8_0": 8,
+        "iq4_nl": 20,
+    },
 }
 """Name of a KV cache type -> its ``ggml_type``."""
 _SPLIT_MODES: Final = {"none": 0, "layer": 1, "row": 2, "tensor": 3}
 _ROPE_TYPES: Final = {"none": 0, "linear": 1, "yarn": 2, "longrope": 3}
-_LOAD_MODES: Final = {(True, False): -1, (True, True): 3, (False, False): 0, (False, True): 2}
-"""(use_mmap, use_mlock) -> ``llama_load_mode``; -1 maps wherever the device supports it."""
+_LOAD_MODES: Final = {
+    (True, False): -1,
+    (True, True): 3,
+    (False, False): 0,
+    (False, True): 2,
+}
+"""(use_mmap, use_mlock) -> ``llama_load_mode``; -1 maps wherever the device supports
+it.
+"""
 _UNQUANTISED: Final = ("f32", "f16", "bf16")
 _OF_MODEL: Final = ("n_gpu_layers", "main_gpu", "check_tensors")
 _OF_CONTEXT: Final = ("n_batch", "offload_kqv", "op_offload", "swa_full")
 """Options with the same name in llama.cpp's structs."""
-_YARN: Final = tuple(f"yarn_{name}" for name in ("ext_factor", "attn_factor", "beta_fast", "beta_slow", "orig_ctx"))
+_YARN: Final = tuple(
+    f"yarn_{name}"
+    for name in ("ext_factor", "attn_factor", "beta_fast", "beta_slow", "orig_ctx")
+)
 _POSITIONS: Final = ("rope_freq_base", "rope_freq_scale", *_YARN)
 """Options with the same name in llama.cpp's structs, set only if they are not None."""
-_OVERRIDE_BYTES: Final = 127  # of a key or a text; llama.cpp keeps them in arrays of 128
+_OVERRIDE_BYTES: Final = (
+    127  # of a key or a text; llama.cpp keeps them in arrays of 128
+)
 
 
 def check_context(fields: LoadFields) -> None:
@@ -140,11 +188,14 @@ def check_context(fields: LoadFields) -> None:
         ConfigurationError: two options contradict each other.
     """
     if fields.n_ubatch is not None and fields.n_ubatch > fields.n_batch:
-        raise ConfigurationError(f"n_ubatch={fields.n_ubatch} must not be larger than n_batch={fields.n_batch}")
+        raise ConfigurationError(
+            f"n_ubatch={fields.n_ubatch} must not be larger than "
+            f"n_batch={fields.n_batch}"
+        )
     if fields.type_v not in _UNQUANTISED and fields.flash_attn is False:
         raise ConfigurationError(
-            f"type_v={fields.type_v!r} is quantised, which needs flash attention; leave flash_attn out, or take "
-            "type_v='f16'"
+            f"type_v={fields.type_v!r} is quantised, which needs flash attention; "
+            "leave flash_attn out, or take type_v='f16'"
         )
 
 
@@ -152,11 +203,18 @@ def altered_fields(fields: LoadFields) -> dict[str, float | int | str]:
     """Return the options that change the model's numbers, if they differ from the GGUF."""
     names = ("type_k", "type_v", "rope_scaling_type", *_POSITIONS)
     values = {name: getattr(fields, name) for name in names}
-    return {name: value for name, value in values.items() if value != LoadFields.model_fields[name].default}
+    return {
+        name: value
+        for name, value in values.items()
+        if value != LoadFields.model_fields[name].default
+    }
 
 
-def fitted_overrides(fields: LoadFields, metadata: Mapping[str, MetadataValue]) -> dict[str, MetadataValue]:
-    """Return ``kv_overrides`` with the types of the GGUF's values, because llama.cpp ignores other types.
+def fitted_overrides(
+    fields: LoadFields, metadata: Mapping[str, MetadataValue]
+) -> dict[str, MetadataValue]:
+    """Return ``kv_overrides`` with the types of the GGUF's values, because llama.cpp
+    ignores other types.
 
     Raises:
         ConfigurationError: an override has another type.
@@ -167,14 +225,19 @@ def fitted_overrides(fields: LoadFields, metadata: Mapping[str, MetadataValue]) 
         fitted[key] = float(value) if kind is float and type(value) is int else value
         if type(fitted[key]) is not kind:
             raise ConfigurationError(
-                f"kv_overrides: {key} must be of type {kind.__name__}, as in the GGUF ({metadata[key]!r}), "
-                f"got {value!r}"
+                f"kv_overrides: {key} must be of type {kind.__name__}, as in the GGUF "
+                f"({metadata[key]!r}), got {value!r}"
             )
     return fitted
 
 
 def fill_model_params(
-    llama: Any, params: Any, fields: LoadFields, overrides: Mapping[str, MetadataValue], *, repack: bool
+    llama: Any,
+    params: Any,
+    fields: LoadFields,
+    overrides: Mapping[str, MetadataValue],
+    *,
+    repack: bool,
 ) -> list[Any]:
     """Fill in a ``llama_model_params``.
 
@@ -189,7 +252,8 @@ def fill_model_params(
         Objects that must stay alive until the model is loaded.
 
     Raises:
-        ConfigurationError: ``tensor_split`` names more GPUs than llama.cpp can use, or an override is too long.
+        ConfigurationError: ``tensor_split`` names more GPUs than llama.cpp can use, or
+            an override is too long.
     """
     for name in _OF_MODEL:
         setattr(params, name, getattr(fields, name))
@@ -200,9 +264,14 @@ def fill_model_params(
     if shares := fields.tensor_split:
         devices = llama.llama_max_devices()
         if len(shares) > devices:
-            raise ConfigurationError(f"tensor_split has {len(shares)} shares, but llama.cpp can use {devices} devices")
+            raise ConfigurationError(
+                f"tensor_split has {len(shares)} shares, but llama.cpp can use "
+                f"{devices} devices"
+            )
         if not any(shares):
-            raise ConfigurationError("tensor_split must have at least one share above 0")
+            raise ConfigurationError(
+                "tensor_split must have at least one share above 0"
+            )
         alive.append((ctypes.c_float * devices)(*shares))
         params.tensor_split = ctypes.cast(alive[-1], ctypes.POINTER(ctypes.c_float))
     if overrides:
@@ -214,8 +283,12 @@ def fill_model_params(
     return alive
 
 
-def fill_context_params(params: Any, fields: LoadFields, *, n_threads: int, on_gpu: bool) -> None:
-    """Fill in a ``llama_context_params``; ``n_threads`` is used if the options have none."""
+def fill_context_params(
+    params: Any, fields: LoadFields, *, n_threads: int, on_gpu: bool
+) -> None:
+    """Fill in a ``llama_context_params``; ``n_threads`` is used if the options have
+    none.
+    """
     for name in _OF_CONTEXT:
         setattr(params, name, getattr(fields, name))
     params.n_ubatch = fields.n_ubatch or fields.n_batch
@@ -233,7 +306,8 @@ def fill_context_params(params: Any, fields: LoadFields, *, n_threads: int, on_g
 def _flash_attn_type(fields: LoadFields, on_gpu: bool) -> int:
     """Return 1 for on, 0 for off, -1 to let llama.cpp choose."""
     if fields.flash_attn is None and not on_gpu and fields.type_v in _UNQUANTISED:
-        return 0  # on a CPU, its half-precision sums move signals by what else is in the cache
+        # on a CPU, its half-precision sums move signals by what else is in the cache
+        return 0
     return -1 if fields.flash_attn is None else int(fields.flash_attn)
 
 
@@ -241,5 +315,6 @@ def _check_override(key: str, text: str) -> None:
     raw = [part.encode("utf-8", "replace") for part in (key, text)]
     if not key or any(len(part) > _OVERRIDE_BYTES or b"\0" in part for part in raw):
         raise ConfigurationError(
-            f"kv_overrides: key and value must be texts of at most {_OVERRIDE_BYTES} bytes, got {key!r}: {text!r}"
+            f"kv_overrides: key and value must be texts of at most {_OVERRIDE_BYTES} "
+            f"bytes, got {key!r}: {text!r}"
         )

@@ -27,19 +27,31 @@ _COMMON_ROLES: Final = ("system", "user", "assistant")
 _PROBE: Final = "837176901"
 """A text that a template shows only where it shows the content of a message."""
 _LONG: Final = 16
-"""Characters of a text that a prompt without the text's message does not have by chance."""
+"""Characters of a text that a prompt without the text's message does not have by
+chance.
+"""
 
 
 class ChatTemplate:
-    """A compiled chat template. Runs sandboxed: a template comes with a downloaded file.
+    """A compiled chat template. Runs sandboxed: a template comes with a downloaded
+    file.
 
     Attributes:
-        form: the notation of tool calls, according to the template. If the template has no tools, or an unknown
-            notation, definitions, calls and results are written into system and user messages.
+        form: the notation of tool calls, according to the template. If the template has
+            no tools, or an unknown notation, definitions, calls and results are written
+            into system and user messages.
     """
 
-    def __init__(self, source: str, *, bos: str = "", eos: str = "", name: str = "the chat template") -> None:
-        """Compile the template, and find out whether it reads the content of messages as text or as a list of parts.
+    def __init__(
+        self,
+        source: str,
+        *,
+        bos: str = "",
+        eos: str = "",
+        name: str = "the chat template",
+    ) -> None:
+        """Compile the template, and find out whether it reads the content of messages
+        as text or as a list of parts.
 
         Args:
             source: the template, in Jinja, as in ``tokenizer.chat_template``.
@@ -63,28 +75,42 @@ class ChatTemplate:
         self._name = name
         self.form = format_of(source)
         self._reads_parts = False
-        self._reads_parts = self._shows([{"type": "text", "text": _PROBE}]) and not self._shows(_PROBE)
+        self._reads_parts = self._shows(
+            [{"type": "text", "text": _PROBE}]
+        ) and not self._shows(_PROBE)
 
-    def render(self, messages: Sequence[TemplateMessage], tools: Sequence[dict[str, Any]] = ()) -> str:
+    def render(
+        self, messages: Sequence[TemplateMessage], tools: Sequence[dict[str, Any]] = ()
+    ) -> str:
         """Return the prompt, up to the beginning of the assistant's message.
 
         Args:
-            messages: messages with ``role`` and ``content``, and tool calls and results in Hugging Face's form.
+            messages: messages with ``role`` and ``content``, and tool calls and results
+                in Hugging Face's form.
             tools: the tools that the model may call, in OpenAI's form.
 
         Raises:
             ConfigurationError: the template refuses these messages, or leaves one out.
 
-        A system message that the template leaves out is put before the next user message.
+        A system message that the template leaves out is put before the next user
+        message.
         """
         if not tools and not uses_tools(messages):
             return self._checked(messages)
         if self.form.native:
             retry = any("tool_calls" in message for message in messages)
-            ways = [(messages, tools), (_with_written_arguments(messages), tools)]  # some templates add them to text
+            ways = [
+                (messages, tools),
+                (_with_written_arguments(messages), tools),
+            ]  # some templates add them to text
         else:
-            retry = bool(tools) and not any(message["role"] == "system" for message in messages)
-            ways = [(as_plain_turns(messages, tools, self.form, system=system), ()) for system in (True, False)]
+            retry = bool(tools) and not any(
+                message["role"] == "system" for message in messages
+            )
+            ways = [
+                (as_plain_turns(messages, tools, self.form, system=system), ())
+                for system in (True, False)
+            ]
         try:
             return self._checked(*ways[0])
         except ConfigurationError:
@@ -92,7 +118,9 @@ class ChatTemplate:
                 raise
         return self._checked(*ways[1])
 
-    def _checked(self, messages: Sequence[TemplateMessage], tools: Sequence[dict[str, Any]] = ()) -> str:
+    def _checked(
+        self, messages: Sequence[TemplateMessage], tools: Sequence[dict[str, Any]] = ()
+    ) -> str:
         text = self._accepted(messages, tools)
         missing = self._missing(messages, tools, text)
         lost = [index for index in missing if messages[index]["role"] != "system"]
@@ -102,36 +130,51 @@ class ChatTemplate:
             lost = missing if self._missing(merged, tools, text) else []
         if lost:
             raise ConfigurationError(
-                f"{self._name} leaves out message {lost[0] + 1}, with the role {messages[lost[0]]['role']!r}; use one "
-                f"of the roles it knows, such as {', '.join(_COMMON_ROLES)}, or pass chat_template='...' (Jinja)"
+                f"{self._name} leaves out message {lost[0] + 1}, with the role "
+                f"{messages[lost[0]]['role']!r}; use one of the roles it knows, such "
+                f"as {', '.join(_COMMON_ROLES)}, or pass chat_template='...' (Jinja)"
             )
         return text
 
-    def _accepted(self, messages: Sequence[TemplateMessage], tools: Sequence[dict[str, Any]]) -> str:
+    def _accepted(
+        self, messages: Sequence[TemplateMessage], tools: Sequence[dict[str, Any]]
+    ) -> str:
         try:
             return self._rendered(messages, tools)
         except Exception as error:  # a template is a program: {{ 1 / 0 }}
             roles = ", ".join(message["role"] for message in messages)
-            raise ConfigurationError(f"{self._name} refuses messages with the roles {roles}: {error}") from error
+            raise ConfigurationError(
+                f"{self._name} refuses messages with the roles {roles}: {error}"
+            ) from error
 
-    def _missing(self, messages: Sequence[TemplateMessage], tools: Sequence[dict[str, Any]], text: str) -> list[int]:
-        """Return the indices of messages that are not in the prompt. Those with calls may be reduced to the calls.
+    def _missing(
+        self,
+        messages: Sequence[TemplateMessage],
+        tools: Sequence[dict[str, Any]],
+        text: str,
+    ) -> list[int]:
+        """Return the indices of messages that are not in the prompt. Those with calls
+        may be reduced to the calls.
 
-        This costs a search for each text. If a text is short, or the template changed it, the template is rendered once
-        more, with a number that stands nowhere else in its place.
+        This costs a search for each text. If a text is short, or the template changed
+        it, the template is rendered once more, with a number that stands nowhere else
+        in its place.
         """
         doubtful = []
         counts = Counter(message["content"].strip() for message in messages)
         for index, message in enumerate(messages):
             content = message["content"].strip()
-            is_certain = len(content) >= _LONG and text.count(content) >= counts[content]
+            is_certain = (
+                len(content) >= _LONG and text.count(content) >= counts[content]
+            )
             if content and not is_certain and "tool_calls" not in message:
                 doubtful.append(index)
         if not doubtful:
             return []
         probes = {index: f"{_PROBE}-{index}-" for index in doubtful}
         replaced = [
-            message | {"content": probes.get(index, message["content"])} for index, message in enumerate(messages)
+            message | {"content": probes.get(index, message["content"])}
+            for index, message in enumerate(messages)
         ]
         try:
             text = self._rendered(replaced, tools)
@@ -148,16 +191,23 @@ class ChatTemplate:
         is_repr = isinstance(content, list) and str(content[0]) in text
         return _PROBE in text and not is_repr
 
-    def _rendered(self, messages: Sequence[TemplateMessage], tools: Sequence[dict[str, Any]]) -> str:
+    def _rendered(
+        self, messages: Sequence[TemplateMessage], tools: Sequence[dict[str, Any]]
+    ) -> str:
         if self._reads_parts:
-            messages = [message | {"content": [{"type": "text", "text": message["content"]}]} for message in messages]
+            messages = [
+                message | {"content": [{"type": "text", "text": message["content"]}]}
+                for message in messages
+            ]
         given = {"messages": list(messages), "add_generation_prompt": True}
         try:
             return self._template.render(given, tools=tools or None)
         except TypeError:
             if tools:
                 raise
-            return self._template.render(given, tools=[])  # some templates go through tools without asking for any
+            return self._template.render(
+                given, tools=[]
+            )  # some templates go through tools without asking for any
 
 
 def _environment() -> "jinja2.Environment":
@@ -166,7 +216,9 @@ def _environment() -> "jinja2.Environment":
     import jinja2.sandbox
 
     class GenerationBlock(jinja2.ext.Extension):
-        """``{% generation %}`` marks the assistant's text for training. Here it has no effect."""
+        """``{% generation %}`` marks the assistant's text for training. Here it has no
+        effect.
+        """
 
         tags = {"generation"}  # noqa: RUF012 (jinja2 declares it so)
 
@@ -175,17 +227,25 @@ def _environment() -> "jinja2.Environment":
             return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
     environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[jinja2.ext.loopcontrols, GenerationBlock]
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=[jinja2.ext.loopcontrols, GenerationBlock],
     )
     environment.filters["tojson"] = _to_json
     environment.globals |= {"raise_exception": _refuse, "strftime_now": _now}
     return environment
 
 
-def _to_json(value: Any, ensure_ascii: bool = False, indent: int | None = None, **options: Any) -> str:
+def _to_json(
+    value: Any, ensure_ascii: bool = False, indent: int | None = None, **options: Any
+) -> str:
     # Unlike Jinja's own filter this does not escape for HTML: the reader is a model.
     text = json.dumps(value, ensure_ascii=False, indent=indent, **options)
-    return _NOT_ASCII.sub(lambda match: json.dumps(match[0])[1:-1], text) if ensure_ascii else text
+    return (
+        _NOT_ASCII.sub(lambda match: json.dumps(match[0])[1:-1], text)
+        if ensure_ascii
+        else text
+    )
 
 
 def _refuse(message: str) -> None:
@@ -196,12 +256,19 @@ def _now(form: str) -> str:
     return datetime.now().strftime(form)
 
 
-def _with_written_arguments(messages: Sequence[TemplateMessage]) -> list[TemplateMessage]:
+def _with_written_arguments(
+    messages: Sequence[TemplateMessage],
+) -> list[TemplateMessage]:
     """Return the messages with the arguments of calls as JSON text."""
     written = []
     for message in messages:
-        calls = [call | {"function": dict(call["function"])} for call in message.get("tool_calls", ())]
+        calls = [
+            call | {"function": dict(call["function"])}
+            for call in message.get("tool_calls", ())
+        ]
         for call in calls:
-            call["function"]["arguments"] = json.dumps(call["function"]["arguments"], ensure_ascii=False)
+            call["function"]["arguments"] = json.dumps(
+                call["function"]["arguments"], ensure_ascii=False
+            )
         written.append(message | ({"tool_calls": calls} if calls else {}))
     return written

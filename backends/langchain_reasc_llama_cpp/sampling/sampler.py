@@ -17,18 +17,24 @@ from langchain_reasc_llama_cpp.native.model import NativeModel
 from langchain_reasc_llama_cpp.sampling.parameters import SEEDS, SamplingParameters
 
 _SELECTS: Final = 12_000
-"""The smallest vocabulary for which numpy selects the top k faster than llama.cpp sorts the whole vocabulary."""
-_SHARE: Final = 64  # a larger part of the vocabulary than 1 / this is not worth selecting
+"""The smallest vocabulary for which numpy selects the top k faster than llama.cpp sorts
+the whole vocabulary.
+"""
+_SHARE: Final = (
+    64  # a larger part of the vocabulary than 1 / this is not worth selecting
+)
 _NEGLIGIBLE: Final = 1e-30  # of the likeliest token's probability
 
 Ids = npt.NDArray[np.integer[Any]]
 
 
 class SamplerChain:
-    """A chain of llama.cpp samplers that draws from rows of raw logits. The engine's thread owns it.
+    """A chain of llama.cpp samplers that draws from rows of raw logits. The engine's
+    thread owns it.
 
-    If the vocabulary is large and the chain keeps the top k, only tokens that can be among them go through the chain:
-    the likeliest, and those whose logits penalties or ``logit_bias`` change. The draws are the same.
+    If the vocabulary is large and the chain keeps the top k, only tokens that can be
+    among them go through the chain: the likeliest, and those whose logits penalties or
+    ``logit_bias`` change. The draws are the same.
     """
 
     def __init__(
@@ -47,10 +53,12 @@ class SamplerChain:
             seed: the random seed, taken modulo :data:`~.parameters.SEEDS`.
             model: the model of the logits.
             grammar: the grammar of the response, or None.
-            context: the address of the ``llama_context`` that decodes the rows; 0 if they come from elsewhere.
+            context: the address of the ``llama_context`` that decodes the rows; 0 if
+                they come from elsewhere.
 
         Raises:
-            ConfigurationError: ``logit_bias`` names a token that the model does not have, or the grammar is malformed.
+            ConfigurationError: ``logit_bias`` names a token that the model does not
+                have, or the grammar is malformed.
         """
         check_tokens([token for token, _ in parameters.logit_bias], model)
         llama = self._llama = library()
@@ -63,12 +71,20 @@ class SamplerChain:
         self._banned = [token for token, bias in biases.items() if bias == -np.inf]
         self._recent = _recent_tokens(parameters)
         self._largest = model.vocabulary_size // _SHARE
-        self._takes_best = parameters.greedy and not self._biased and self._recent is None
+        self._takes_best = (
+            parameters.greedy and not self._biased and self._recent is None
+        )
         self._grammar = None if grammar is None else GrammarSampler(grammar, model)
         plain = brief and not (self.selects or self._biased or grammar)
-        self._context = context * (plain and _always_draws(parameters))  # 0: rows go through the candidates
-        self._handle = llama.llama_sampler_chain_init(llama.llama_sampler_chain_default_params())
-        for applies, make, *arguments in _stages(parameters, biases, seed % SEEDS, model):
+        self._context = context * (
+            plain and _always_draws(parameters)
+        )  # 0: rows go through the candidates
+        self._handle = llama.llama_sampler_chain_init(
+            llama.llama_sampler_chain_default_params()
+        )
+        for applies, make, *arguments in _stages(
+            parameters, biases, seed % SEEDS, model
+        ):
             if applies:
                 llama.llama_sampler_chain_add(self._handle, make(*arguments))
         self._chain = ctypes.cast(self._handle, ctypes.c_void_p).value
@@ -78,12 +94,15 @@ class SamplerChain:
 
         Args:
             row: raw logits, shape (V,), contiguous. Not modified.
-            place: the index of the row in the last decode; below 0 if it is not in the last decode.
+            place: the index of the row in the last decode; below 0 if it is not in the
+                last decode.
 
         Raises:
             ModelError: the grammar or banned tokens leave no token to draw.
         """
-        if place >= 0 and self._context:  # a small vocabulary: llama.cpp reads its own logits faster than numpy can
+        if (
+            place >= 0 and self._context
+        ):  # a small vocabulary: llama.cpp reads its own logits faster than numpy can
             drawn: int = self._sample(self._chain, self._context, place)
             return drawn
         token = self._pick(row)
@@ -106,10 +125,16 @@ class SamplerChain:
             return int(row.argmax())
         if self.selects and not self._biased and self._recent is None:
             return self._pick_among(*top_candidates(row, self.selects), ordered=True)
-        if self.selects:  # the tokens whose logits the chain changes before it looks for the largest
-            touched = np.unique(np.array([*self._biased, *(self._recent or ())], dtype=np.intp))
+        if (
+            self.selects
+        ):  # the tokens whose logits the chain changes before it looks for the largest
+            touched = np.unique(
+                np.array([*self._biased, *(self._recent or ())], dtype=np.intp)
+            )
             if self.selects + len(touched) <= self._largest:
-                ids = np.union1d(top_candidates(row, self.selects + len(touched))[0], touched)
+                ids = np.union1d(
+                    top_candidates(row, self.selects + len(touched))[0], touched
+                )
                 return self._pick_among(ids, row[ids], ordered=False)
         self._candidates.fill(row)
         return self._apply_chain()
@@ -125,18 +150,27 @@ class SamplerChain:
         place = array.selected
         chosen = array.data[place if place >= 0 else 0]
         if place < 0 or chosen.logit == -np.inf:
-            raise ModelError("logit_bias bans every token that the other parameters leave; ban fewer tokens")
+            raise ModelError(
+                "logit_bias bans every token that the other parameters leave; ban "
+                "fewer tokens"
+            )
         token: int = chosen.id
         return token
 
     def _permitted(self, row: Logits, token: int, grammar: GrammarSampler) -> int:
-        """Return the token, or one of the tokens that the grammar allows, and add it to the grammar's state."""
+        """Return the token, or one of the tokens that the grammar allows, and add it to
+        the grammar's state.
+        """
         refused: list[int] = []
         while not grammar.allows(token):
             refused.append(token)
             ids = grammar.allowed([*self._banned, *refused])
             logits = row[ids]
-            token = int(ids[logits.argmax()]) if self._takes_best else self._pick_among(ids, logits, ordered=False)
+            token = (
+                int(ids[logits.argmax()])
+                if self._takes_best
+                else self._pick_among(ids, logits, ordered=False)
+            )
         grammar.accept(token)
         return token
 
@@ -150,17 +184,23 @@ def check_tokens(biased: Iterable[int], model: NativeModel) -> None:
     size = model.vocabulary_size
     if token := next((token for token in biased if token >= size), None):
         raise ConfigurationError(
-            f"logit_bias: {model.path.name} has no token {token}; its tokens are 0 to {size - 1:,}"
+            f"logit_bias: {model.path.name} has no token {token}; its tokens are 0 to "
+            f"{size - 1:,}"
         )
 
 
 def _biases(parameters: SamplingParameters, model: NativeModel) -> dict[int, float]:
-    """Return token -> the number to add to its logit. Tokens that the GGUF forbids are banned."""
+    """Return token -> the number to add to its logit. Tokens that the GGUF forbids are
+    banned.
+    """
     return dict(parameters.logit_bias) | dict.fromkeys(model.suppressed, -np.inf)
 
 
-def _stages(p: SamplingParameters, biases: dict[int, float], seed: int, model: NativeModel) -> list[tuple[Any, ...]]:
-    """Return the samplers of a chain: whether each has an effect, the function that makes it, and its arguments.
+def _stages(
+    p: SamplingParameters, biases: dict[int, float], seed: int, model: NativeModel
+) -> list[tuple[Any, ...]]:
+    """Return the samplers of a chain: whether each has an effect, the function that
+    makes it, and its arguments.
 
     The order is that of ``common_sampler_init`` in llama.cpp's common/sampling.cpp.
     """
@@ -179,25 +219,47 @@ def _stages(p: SamplingParameters, biases: dict[int, float], seed: int, model: N
     draws = not p.greedy
     return [
         bias,
-        (p.penalises, llama.llama_sampler_init_penalties, size, _window(p.repeat_last_n, model), *strengths),
+        (
+            p.penalises,
+            llama.llama_sampler_init_penalties,
+            size,
+            _window(p.repeat_last_n, model),
+            *strengths,
+        ),
         (p.dry, _dry, p, model),
         (p.greedy, llama.llama_sampler_init_greedy),
         (draws and p.top_n_sigma, llama.llama_sampler_init_top_n_sigma, p.top_n_sigma),
         (draws and p.top_k, llama.llama_sampler_init_top_k, p.top_k),
-        # Typical sampling takes log p, and one p that underflows to 0 makes its entropy NaN.
+        # Typical sampling takes log p, and one p that underflows to 0 makes its entropy
+        # NaN.
         (draws and p.typical_p < 1, llama.llama_sampler_init_min_p, _NEGLIGIBLE, 1),
         (draws and p.typical_p < 1, llama.llama_sampler_init_typical, p.typical_p, 1),
         (draws and p.top_p < 1, llama.llama_sampler_init_top_p, p.top_p, 1),
         (draws and p.min_p, llama.llama_sampler_init_min_p, p.min_p, 1),
-        (draws and p.xtc, llama.llama_sampler_init_xtc, p.xtc_probability, p.xtc_threshold, 1, seed),
+        (
+            draws and p.xtc,
+            llama.llama_sampler_init_xtc,
+            p.xtc_probability,
+            p.xtc_threshold,
+            1,
+            seed,
+        ),
         # With a range of 0 this is the plain temperature.
-        (draws, llama.llama_sampler_init_temp_ext, p.temperature, p.dynatemp_range, p.dynatemp_exponent),
+        (
+            draws,
+            llama.llama_sampler_init_temp_ext,
+            p.temperature,
+            p.dynatemp_range,
+            p.dynatemp_exponent,
+        ),
         (draws, llama.llama_sampler_init_dist, seed),
     ]
 
 
 def _dry(p: SamplingParameters, model: NativeModel) -> Any:
-    """Clone a DRY sampler of the model (making one is slow, since llama.cpp searches the text of every token)."""
+    """Clone a DRY sampler of the model (making one is slow, since llama.cpp searches
+    the text of every token).
+    """
     llama = library()
     texts = [text.encode("utf-8", "replace") for text in p.dry_sequence_breakers]
     window = _window(p.dry_penalty_last_n, model)
@@ -205,18 +267,24 @@ def _dry(p: SamplingParameters, model: NativeModel) -> Any:
 
     def make() -> Any:
         breakers = (ctypes.c_char_p * len(texts))(*texts)
-        return llama.llama_sampler_init_dry(model.vocabulary, *settings, breakers, len(texts))
+        return llama.llama_sampler_init_dry(
+            model.vocabulary, *settings, breakers, len(texts)
+        )
 
     return llama.llama_sampler_clone(model.kept_sampler((*settings, *texts), make))
 
 
 def _window(size: int, model: NativeModel) -> int:
-    """Return a window in tokens; -1 (the whole response) becomes the context length in training."""
+    """Return a window in tokens; -1 (the whole response) becomes the context length in
+    training.
+    """
     return model.training_context if size < 0 else size
 
 
 def _selected(parameters: SamplingParameters, model: NativeModel) -> int:
-    """Return how many of the likeliest tokens the chain needs; 0 for the whole vocabulary."""
+    """Return how many of the likeliest tokens the chain needs; 0 for the whole
+    vocabulary.
+    """
     size, k = model.vocabulary_size, parameters.top_k
     if parameters.greedy:
         k = 1
@@ -234,22 +302,32 @@ def _recent_tokens(p: SamplingParameters) -> deque[int] | None:
 
 
 def _always_draws(p: SamplingParameters) -> bool:
-    """Return whether there is always a token to draw, so that ``llama_sampler_sample`` cannot abort the process."""
+    """Return whether there is always a token to draw, so that ``llama_sampler_sample``
+    cannot abort the process.
+    """
     special = p.greedy or p.mirostat or p.penalises or p.dry or p.xtc
     return not special and not p.top_n_sigma and p.typical_p >= 1
 
 
 @cache
 def _functions(brief: bool) -> tuple[Any, Any, Any]:
-    """Return ``llama_sampler_apply``, ``_accept`` and ``_sample`` that keep the GIL, since getting it back is slow."""
+    """Return ``llama_sampler_apply``, ``_accept`` and ``_sample`` that keep the GIL,
+    since getting it back is slow.
+    """
     llama = library()
     apply, accept, sample = (
         ctypes.cast(function, ctypes.c_void_p).value or 0
-        for function in (llama.llama_sampler_apply, llama.llama_sampler_accept, llama.llama_sampler_sample)
+        for function in (
+            llama.llama_sampler_apply,
+            llama.llama_sampler_accept,
+            llama.llama_sampler_sample,
+        )
     )
     kind = ctypes.PYFUNCTYPE if brief else ctypes.CFUNCTYPE
     return (
         kind(None, ctypes.c_void_p, ctypes.c_void_p)(apply),
         ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32)(accept),
-        ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)(sample),
+        ctypes.PYFUNCTYPE(
+            ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32
+        )(sample),
     )

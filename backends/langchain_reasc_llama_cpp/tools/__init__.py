@@ -1,8 +1,17 @@
 """Tool calls and structured output."""
 
 from langchain_reasc_llama_cpp.tools.response_shape import ToolChoice, openai_tools
-from langchain_reasc_llama_cpp.tools.structured_output import Method, json_parser, tool_parser
-from langchain_reasc_llama_cpp.tools.tool_calls import HERMES, LLAMA_JSON, ToolCallReader, ToolFormat
+from langchain_reasc_llama_cpp.tools.structured_output import (
+    Method,
+    json_parser,
+    tool_parser,
+)
+from langchain_reasc_llama_cpp.tools.tool_calls import (
+    HERMES,
+    LLAMA_JSON,
+    ToolCallReader,
+    ToolFormat,
+)
 
 __all__ = [
     "HERMES",

@@ -8,14 +8,20 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from langchain_core.messages import InvalidToolCall, ToolCall
-from langchain_core.messages.tool import ToolCallChunk, invalid_tool_call, tool_call, tool_call_chunk
+from langchain_core.messages.tool import (
+    ToolCallChunk,
+    invalid_tool_call,
+    tool_call,
+    tool_call_chunk,
+)
 
 from langchain_reasc.files import parse_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolFormat:
-    """A notation of tool calls: a JSON object with the tool's name and its arguments, between two marks.
+    """A notation of tool calls: a JSON object with the tool's name and its arguments,
+    between two marks.
 
     Attributes:
         name: the format's name.
@@ -23,8 +29,8 @@ class ToolFormat:
         closing: text after the object, which may be missing at the end of a response.
         arguments: key of the arguments, next to ``name``.
         several: whether a response may have several calls.
-        native: whether the chat template shows tools, calls and results. Otherwise they are written into system and
-            user messages.
+        native: whether the chat template shows tools, calls and results. Otherwise they
+            are written into system and user messages.
     """
 
     name: str
@@ -43,12 +49,24 @@ class ToolFormat:
         """Return the texts that begin a call of one of these tools."""
         if self.opening:
             return (self.opening,)
-        return tuple(f'{{"name":{space}{json.dumps(tool)}' for tool in tools for space in (" ", ""))
+        return tuple(
+            f'{{"name":{space}{json.dumps(tool)}'
+            for tool in tools
+            for space in (" ", "")
+        )
 
     def rule(self, call: str, *, several: bool) -> str:
-        """Return the grammar of a response with calls, in llguidance's notation, given the rule of a call's object."""
-        one = f'"{self.opening}" GAP? {call} GAP? "{self.closing}"' if self.opening else call
-        return f"{one} (GAP? {one}){{0,{_MAX_MORE}}}" if several and self.several else one
+        """Return the grammar of a response with calls, in llguidance's notation, given
+        the rule of a call's object.
+        """
+        one = (
+            f'"{self.opening}" GAP? {call} GAP? "{self.closing}"'
+            if self.opening
+            else call
+        )
+        return (
+            f"{one} (GAP? {one}){{0,{_MAX_MORE}}}" if several and self.several else one
+        )
 
 
 GAP: Final = r"/[ \n]{1,2}/"
@@ -57,17 +75,33 @@ GAP: Final = r"/[ \n]{1,2}/"
 _MAX_MORE: Final = 7  # further calls in one response; a weak model would never stop
 
 HERMES: Final = ToolFormat(
-    name="hermes", opening="<tool_call>", closing="</tool_call>", arguments="arguments", several=True, native=True
+    name="hermes",
+    opening="<tool_call>",
+    closing="</tool_call>",
+    arguments="arguments",
+    several=True,
+    native=True,
 )
 """Hermes, Qwen: ``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``."""
 
-HERMES_BY_INSTRUCTION: Final = replace(HERMES, name="hermes by instruction", native=False)
-"""The same notation, for templates without tools, or with a notation that cannot be read here."""
+HERMES_BY_INSTRUCTION: Final = replace(
+    HERMES, name="hermes by instruction", native=False
+)
+"""The same notation, for templates without tools, or with a notation that cannot be
+read here.
+"""
 
 LLAMA_JSON: Final = ToolFormat(
-    name="llama 3 json", opening="", closing=";", arguments="parameters", several=False, native=True
+    name="llama 3 json",
+    opening="",
+    closing=";",
+    arguments="parameters",
+    several=False,
+    native=True,
 )
-"""Llama 3.1 and later: ``{"name": ..., "parameters": {...}}``, with or without ``<|python_tag|>`` before it."""
+"""Llama 3.1 and later: ``{"name": ..., "parameters": {...}}``, with or without
+``<|python_tag|>`` before it.
+"""
 
 _NAME_THEN: Final = r'\{{\\?"name\\?"\s*:[^{{}}]*\\?"{}\\?"\s*:'
 _TOOLS: Final = re.compile(r"\btools\b")
@@ -76,9 +110,13 @@ _TOOLS: Final = re.compile(r"\btools\b")
 def format_of(template: str) -> ToolFormat:
     """Return the format of a chat template."""
     if _TOOLS.search(template):
-        if "<tool_call>" in template and re.search(_NAME_THEN.format("arguments"), template):
+        if "<tool_call>" in template and re.search(
+            _NAME_THEN.format("arguments"), template
+        ):
             return HERMES
-        if "ipython" in template and re.search(_NAME_THEN.format("parameters"), template):  # Llama's role of results
+        if "ipython" in template and re.search(
+            _NAME_THEN.format("parameters"), template
+        ):  # Llama's role of results
             return LLAMA_JSON
     return HERMES_BY_INSTRUCTION
 
@@ -90,14 +128,17 @@ _STRUCTURE: Final = re.compile(r'["{}\[\]\\]')
 
 
 class CallText:
-    """Reads a JSON object with a name and arguments, and returns the arguments while they are written.
+    """Reads a JSON object with a name and arguments, and returns the arguments while
+    they are written.
 
-    An object in another order, or with arguments that are not an object, is returned when it is complete.
+    An object in another order, or with arguments that are not an object, is returned
+    when it is complete.
 
     Attributes:
         id: the call's id, generated here because models write none.
         name: the tool's name, once known.
-        arguments: the JSON of its arguments so far, or the whole text of a call that cannot be read.
+        arguments: the JSON of its arguments so far, or the whole text of a call that
+            cannot be read.
         ended: whether the object or the response has ended.
         whole: whether the object is complete.
         announced: whether its name was passed on; set by the reader.
@@ -107,7 +148,8 @@ class CallText:
         """Start reading.
 
         Args:
-            closing: mark that ends a call that is not an object; if empty, only the end of the response does.
+            closing: mark that ends a call that is not an object; if empty, only the end
+                of the response does.
         """
         self.id = f"call_{uuid.uuid4().hex[:24]}"
         self.name: str | None = None
@@ -119,7 +161,9 @@ class CallText:
         self._brackets: list[str] = []
         self._quoted = False
         self._begin: int | None = None  # of the arguments
-        self._given: int | None = None  # how far the arguments were given out; None: not until the end
+        self._given: int | None = (
+            None  # how far the arguments were given out; None: not until the end
+        )
         self._arguments_ended = False
 
     def read_text(self, text: str, *, final: bool) -> tuple[str, str]:
@@ -150,27 +194,45 @@ class CallText:
         return value if isinstance(value, dict) else None
 
     def invalidating_suffix(self) -> str:
-        """Return the text to append to a call that was cut off, so that it stays invalid; usually empty.
+        """Return the text to append to a call that was cut off, so that it stays
+        invalid; usually empty.
 
-        LangChain completes the JSON of streamed arguments, so a call that was cut off would become valid, with half an
-        argument. An unmatched bracket keeps it invalid.
+        LangChain completes the JSON of streamed arguments, so a call that was cut off
+        would become valid, with half an argument. An unmatched bracket keeps it
+        invalid.
         """
-        if not self._text.lstrip().startswith("{") or (self.name is not None and self.parsed() is not None):
+        if not self._text.lstrip().startswith("{") or (
+            self.name is not None and self.parsed() is not None
+        ):
             return ""
-        escape = "\\" if self._text[self._at :] == "\\" else ""  # else it would escape the quote
-        return escape + ('"' if self._quoted else "") + ("}" if self._brackets[-1:] == ["["] else "]")
+        escape = (
+            "\\" if self._text[self._at :] == "\\" else ""
+        )  # else it would escape the quote
+        return (
+            escape
+            + ('"' if self._quoted else "")
+            + ("}" if self._brackets[-1:] == ["["] else "]")
+        )
 
     def _begin_arguments(self) -> None:
-        if self._begin is None and (match := _ARGUMENTS.match(self._text)) and self._text[match.end()] == "{":
+        if (
+            self._begin is None
+            and (match := _ARGUMENTS.match(self._text))
+            and self._text[match.end()] == "{"
+        ):
             self.name = parse_json(match[1], strict=False)
             self._begin = self._given = match.end()
 
     def _scan(self) -> int:
-        """Follow brackets and quotes. Return where the object ends, or -1 if it has not ended."""
+        """Follow brackets and quotes. Return where the object ends, or -1 if it has not
+        ended.
+        """
         while match := _STRUCTURE.search(self._text, self._at):
             sign, self._at = match[0], match.end()
             if sign == "\\":
-                if self._at == len(self._text):  # the escaped character is still to come
+                if self._at == len(
+                    self._text
+                ):  # the escaped character is still to come
                     self._at -= 1
                     return -1
                 self._at += 1
@@ -187,9 +249,14 @@ class CallText:
             self._brackets.append(sign)
         elif self._brackets:
             self._brackets.pop()
-        ends_arguments = len(self._brackets) == 1 and sign == "}" and self._begin is not None
+        ends_arguments = (
+            len(self._brackets) == 1 and sign == "}" and self._begin is not None
+        )
         if ends_arguments and not self._arguments_ended:
-            self.arguments, self._arguments_ended = self._text[self._begin : self._at], True
+            self.arguments, self._arguments_ended = (
+                self._text[self._begin : self._at],
+                True,
+            )
         return not self._brackets
 
     def _more_arguments(self) -> str:
@@ -207,7 +274,9 @@ class CallText:
 
 
 def _read_whole(text: str) -> tuple[str | None, str]:
-    """Return the name and arguments of a call in any order, or an empty name and the text if it is not a call."""
+    """Return the name and arguments of a call in any order, or an empty name and the
+    text if it is not a call.
+    """
     try:
         call: Any = parse_json(text)
     except ValueError:
@@ -217,11 +286,17 @@ def _read_whole(text: str) -> tuple[str | None, str]:
     if not isinstance(call, dict) or not isinstance(call.get("name"), str):
         return None, text.strip()
     arguments = call.get("arguments", call.get("parameters", {}))
-    written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    written = (
+        arguments
+        if isinstance(arguments, str)
+        else json.dumps(arguments, ensure_ascii=False)
+    )
     return call["name"], written
 
 
-_MAX_HEAD: Final = 200  # characters within which a bare JSON object must show that it is a call
+_MAX_HEAD: Final = (
+    200  # characters within which a bare JSON object must show that it is a call
+)
 _TAG: Final = "<|python_tag|>"  # what Llama 3 may write before a call
 _HEAD: Final = r'\{{\s*(?:"type"\s*:\s*"function"\s*,\s*)?"name"\s*:\s*"{name}"\s*,\s*"(?:arguments|parameters)"\s*:'
 _START: Final = rf"\s*(?:{re.escape(_TAG)})?\s*"
@@ -232,13 +307,16 @@ _CUT_HEAD: Final = re.compile(_START + r'(?=\{\s*"name"\s*:\s*"[^}]*\Z)')
 class ToolCallReader:
     """Separates the calls in a response from its text.
 
-    White space before a call, and between a call and the end, is dropped. In a format without an opening mark, a JSON
-    object is a call if the response begins with it, or if it first names one of the tools and then its arguments.
+    White space before a call, and between a call and the end, is dropped. In a format
+    without an opening mark, a JSON object is a call if the response begins with it, or
+    if it first names one of the tools and then its arguments.
     """
 
     def __init__(self, form: ToolFormat, tools: Sequence[str]) -> None:
         self._form = form
-        self._named = re.compile(_HEAD.format(name=f"(?:{'|'.join(map(re.escape, tools))})"))
+        self._named = re.compile(
+            _HEAD.format(name=f"(?:{'|'.join(map(re.escape, tools))})")
+        )
         self._pending = ""  # not yet known to be text or a call
         self._space = ""  # text, unless a call follows
         self._only_calls = True  # nothing but white space and calls so far
@@ -246,7 +324,9 @@ class ToolCallReader:
         self._open: CallText | None = None
         self._calls: list[CallText] = []
 
-    def read_text(self, text: str, *, final: bool = False) -> tuple[str, list[ToolCallChunk]]:
+    def read_text(
+        self, text: str, *, final: bool = False
+    ) -> tuple[str, list[ToolCallChunk]]:
         """Read more of the response.
 
         Args:
@@ -254,7 +334,8 @@ class ToolCallReader:
             final: whether the response has ended.
 
         Returns:
-            The text outside of calls, and pieces of calls. The first piece of a call has its name and id.
+            The text outside of calls, and pieces of calls. The first piece of a call
+            has its name and id.
         """
         self._pending += text
         shown: list[str] = []
@@ -273,11 +354,21 @@ class ToolCallReader:
             if call.name is not None and arguments is not None:
                 valid.append(tool_call(name=call.name, args=arguments, id=call.id))
             elif call.name or call.arguments:
-                why = "it is not a JSON object of name and arguments" if call.whole else "the response ended inside it"
-                invalid.append(invalid_tool_call(name=call.name, args=call.arguments, id=call.id, error=why))
+                why = (
+                    "it is not a JSON object of name and arguments"
+                    if call.whole
+                    else "the response ended inside it"
+                )
+                invalid.append(
+                    invalid_tool_call(
+                        name=call.name, args=call.arguments, id=call.id, error=why
+                    )
+                )
         return valid, invalid
 
-    def _advance(self, shown: list[str], chunks: list[ToolCallChunk], final: bool) -> bool:
+    def _advance(
+        self, shown: list[str], chunks: list[ToolCallChunk], final: bool
+    ) -> bool:
         """Process one part of the text; return False if more text is needed."""
         if self._open is not None:
             return self._read_call(self._open, chunks, final)
@@ -286,7 +377,9 @@ class ToolCallReader:
         found = self._find(final)
         if found is None:
             # A response that is cut off between calls may end in half an opening mark.
-            end = len(self._pending) - (0 if final and not self._calls else self._undecided())
+            end = len(self._pending) - (
+                0 if final and not self._calls else self._undecided()
+            )
             shown.append(self._settle(self._pending[:end]))
             self._pending = self._pending[end:]
             return False
@@ -297,13 +390,21 @@ class ToolCallReader:
         self._calls.append(self._open)
         return True
 
-    def _read_call(self, call: CallText, chunks: list[ToolCallChunk], final: bool) -> bool:
+    def _read_call(
+        self, call: CallText, chunks: list[ToolCallChunk], final: bool
+    ) -> bool:
         arguments, self._pending = call.read_text(self._pending, final=final)
         arguments += call.invalidating_suffix() if call.ended else ""
         announce = not call.announced and bool(call.name or arguments)
-        if announce or arguments:  # one chunk: LangChain adds up those of different messages only
+        if (
+            announce or arguments
+        ):  # one chunk: LangChain adds up those of different messages only
             name, number = (call.name, call.id) if announce else (None, None)
-            chunks.append(tool_call_chunk(name=name, id=number, args=arguments, index=self._calls.index(call)))
+            chunks.append(
+                tool_call_chunk(
+                    name=name, id=number, args=arguments, index=self._calls.index(call)
+                )
+            )
             call.announced = True
         if call.ended:
             self._open, self._closing = None, True
@@ -337,10 +438,17 @@ class ToolCallReader:
         tail = self._pending
         if self._form.opening:
             sizes = range(min(len(self._form.opening) - 1, len(tail)), 0, -1)
-            return next((size for size in sizes if self._form.opening.startswith(tail[-size:])), 0)
+            return next(
+                (size for size in sizes if self._form.opening.startswith(tail[-size:])),
+                0,
+            )
         if self._only_calls and _TAG.startswith(tail.strip()):
             return len(tail)
-        at = tail.find(_TAG) if self._only_calls and tail.lstrip().startswith(_TAG) else tail.rfind("{")
+        at = (
+            tail.find(_TAG)
+            if self._only_calls and tail.lstrip().startswith(_TAG)
+            else tail.rfind("{")
+        )
         size = len(tail) - at
         return size if at >= 0 and size < _MAX_HEAD and "}" not in tail[at:] else 0
 

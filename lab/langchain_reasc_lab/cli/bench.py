@@ -13,25 +13,35 @@ from langchain_reasc_lab.cli.options import picture
 
 def bench(
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Recordings: .jsonl, .jsonl.gz, and pools of `reasc record`.")
+        Path,
+        typer.Argument(
+            metavar="FOLDER",
+            help="Recordings: .jsonl, .jsonl.gz, and pools of `reasc record`.",
+        ),
     ],
     *,
     as_json: AsJson = False,
-    shuffles: Annotated[int, typer.Option(min=0, help="Rearrange each this often; 0: recorded order.")] = 10,
+    shuffles: Annotated[
+        int, typer.Option(min=0, help="Rearrange each this often; 0: recorded order.")
+    ] = 10,
     seed: Seed = 0,
     plot: Annotated[
         Path | None,
         typer.Option(
-            metavar="PNG", help="Draw tokens and points of each recording beside always asking.", callback=picture
+            metavar="PNG",
+            help="Draw tokens and points of each recording beside always asking.",
+            callback=picture,
         ),
     ] = None,
 ) -> None:
     """Compare rules on every recording of a folder, without a model.
 
-    Of each recording, the table says whether votes help at all, and what each rule would have spent and lost, beside
-    simple ones: three votes (SC@3), and a lead of two or three. ReASC by confidence has rows where a recording has
-    scores or token signals; up to 128 questions, at most half, then calibrate. At most 16 responses to a question are
-    used. `reasc pool import --source` makes recordings of public repositories.
+    Of each recording, the table says whether votes help at all, and what each rule
+    would have spent and lost, beside simple ones: three votes (SC@3), and a lead of two
+    or three. ReASC by confidence has rows where a recording has scores or token
+    signals; up to 128 questions, at most half, then calibrate. At most 16 responses to
+    a question are used. `reasc pool import --source` makes recordings of public
+    repositories.
 
     [bold]Examples[/]
 
@@ -47,7 +57,9 @@ def bench(
     )
 
     with progress("Replaying recordings") as move:
-        results, left_out = replay_recordings(recordings_in(folder), shuffles=shuffles, seed=seed, on_progress=move)
+        results, left_out = replay_recordings(
+            recordings_in(folder), shuffles=shuffles, seed=seed, on_progress=move
+        )
     if as_json:
         print_json(recordings_as_data(results, left_out, shuffles=shuffles, seed=seed))
     else:

@@ -21,7 +21,9 @@ from langchain_reasc_lab.pools import (
 )
 from langchain_reasc_lab.pools.tokens import Estimate, TokenCount, count_lines, estimate
 
-_FIRST: Final = 3  # questions after which the length of the responses is known well enough
+_FIRST: Final = (
+    3  # questions after which the length of the responses is known well enough
+)
 Drawing = Generator[tuple[PendingQuestion, Any], None, None]
 
 
@@ -29,7 +31,8 @@ class Budget:
     """The tokens of one run of a recording, and their limit.
 
     Args:
-        max_tokens: prompt and generated tokens that the run may take; None for any number.
+        max_tokens: prompt and generated tokens that the run may take; None for any
+            number.
     """
 
     def __init__(self, max_tokens: int | None = None) -> None:
@@ -50,7 +53,8 @@ class Budget:
         prompt: Template,
         dry_run: bool,
     ) -> None:
-        """Print how many tokens drawing all that ``out`` does not hold is expected to take.
+        """Print how many tokens drawing all that ``out`` does not hold is expected to
+        take.
 
         Raises:
             ConfigurationError: the limit does not allow as many.
@@ -59,7 +63,10 @@ class Budget:
             recorded = read_ungraded(out).questions if out.exists() else ()
         except PoolError:  # recording raises it again
             recorded = ()
-        held = {question.id: TokenCount.of_responses(question.responses) for question in recorded}
+        held = {
+            question.id: TokenCount.of_responses(question.responses)
+            for question in recorded
+        }
         draws: dict[str, int] = {}
         for question in questions:
             responses = held[question.id].responses if question.id in held else 0
@@ -76,17 +83,24 @@ class Budget:
         self._refuse_expected(expected, "nothing was drawn")
         self.check()
 
-    def limited(self, concurrency: int, elsewhere: Callable[..., Drawing] | None = None) -> Workers:
+    def limited(
+        self, concurrency: int, elsewhere: Callable[..., Drawing] | None = None
+    ) -> Workers:
         """Return workers that stop when the limit is reached.
 
         Args:
-            concurrency: questions in flight at once, of this process. Those that are when the limit is reached are
-                still recorded.
-            elsewhere: workers to use instead of this process; what they then have in flight is given up.
+            concurrency: questions in flight at once, of this process. Those that are
+                when the limit is reached are still recorded.
+            elsewhere: workers to use instead of this process; what they then have in
+                flight is given up.
         """
-        self._first = max(_FIRST, concurrency)  # those that are complete first have short responses
+        self._first = max(
+            _FIRST, concurrency
+        )  # those that are complete first have short responses
 
-        def run(pending: Sequence[PendingQuestion], sampler: QuestionSampler) -> Drawing:
+        def run(
+            pending: Sequence[PendingQuestion], sampler: QuestionSampler
+        ) -> Drawing:
             if elsewhere is None:
                 allowed = takewhile(lambda question: not self._is_spent(), pending)
                 yield from sample_questions(allowed, sampler, concurrency)
@@ -135,20 +149,32 @@ class Budget:
                     remark(line)
 
     def _refuse_expected(self, expected: Estimate, kept: str) -> None:
-        """Go on no further where too much is expected. Responses as long as they may be are not expected."""
+        """Go on no further where too much is expected. Responses as long as they may be
+        are not expected.
+        """
         tokens = expected.tokens
         total = tokens.total if expected.completion_by == "recorded" else tokens.prompt
-        if self._max_tokens is not None and total > self._max_tokens and not self._refusal:
+        if (
+            self._max_tokens is not None
+            and total > self._max_tokens
+            and not self._refusal
+        ):
             self._refusal = (
-                f"--max-tokens-total allows {self._max_tokens:,} tokens, and {total:,} tokens are expected: {kept}. "
-                "Raise it, or take fewer questions (--limit) or --samples"
+                f"--max-tokens-total allows {self._max_tokens:,} tokens, and {total:,} "
+                f"tokens are expected: {kept}. Raise it, or take fewer questions "
+                "(--limit) or --samples"
             )
 
     def _is_spent(self) -> bool:
         total = self.spent.total
-        if self._max_tokens is not None and total >= self._max_tokens and not self._refusal:
+        if (
+            self._max_tokens is not None
+            and total >= self._max_tokens
+            and not self._refusal
+        ):
             self._refusal = (
-                f"--max-tokens-total allows {self._max_tokens:,} tokens, and {total:,} tokens are spent: what was "
-                "recorded is kept. The same command goes on, with as much again"
+                f"--max-tokens-total allows {self._max_tokens:,} tokens, and {total:,} "
+                "tokens are spent: what was recorded is kept. The same command goes "
+                "on, with as much again"
             )
         return self._refusal is not None

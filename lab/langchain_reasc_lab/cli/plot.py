@@ -11,10 +11,21 @@ from langchain_reasc_lab.cli.options import picture
 
 
 def plot(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="A calibration, or a store of calibration='online'.")],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The .svg or .png to write.", callback=picture)],
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="A calibration, or a store of calibration='online'."
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OUT", help="The .svg or .png to write.", callback=picture
+        ),
+    ],
 ) -> None:
-    """Draw what a calibration, or a store of online learning, knows. `reasc inspect` says the same in words.
+    """Draw what a calibration, or a store of online learning, knows. `reasc inspect`
+    says the same in words.
 
     [bold]Examples[/]
 
@@ -29,7 +40,9 @@ def plot(
         store = ObservationStore.open(path)
         calibration = Learner.from_store(store).calibration
         measure = calibration.measure if calibration else None
-        figure = draw_learned(calibration, [*store.observations([measure] if measure else [])])
+        figure = draw_learned(
+            calibration, [*store.observations([measure] if measure else [])]
+        )
     else:
         figure = draw_learned(load_calibration(path))
     out.parent.mkdir(parents=True, exist_ok=True)

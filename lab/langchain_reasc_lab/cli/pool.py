@@ -19,7 +19,8 @@ __all__ = ["COMMANDS", "calibrate", "export", "import_", "show"]
 
 
 def show(pool: PoolPath, as_json: AsJson = False) -> None:
-    """Show what a pool holds: questions, responses, model, signals, time, and how many tokens it took.
+    """Show what a pool holds: questions, responses, model, signals, time, and how many
+    tokens it took.
 
     [bold]Examples[/]
 
@@ -45,9 +46,15 @@ def show(pool: PoolPath, as_json: AsJson = False) -> None:
 
 def export(
     pool: PoolPath,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The .jsonl file to write, which is not there yet.")],
+    out: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OUT", help="The .jsonl file to write, which is not there yet."
+        ),
+    ],
 ) -> None:
-    """Write a pool as JSON Lines for other programs: a question a line, token signals in a file beside it.
+    """Write a pool as JSON Lines for other programs: a question a line, token signals
+    in a file beside it.
 
     `reasc pool import` reads it back, exactly.
 
@@ -66,10 +73,18 @@ def export(
 
 def import_(
     path: Annotated[
-        Path, typer.Argument(metavar="SOURCE", help="A pool as JSON Lines, or with --source a git checkout.")
+        Path,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A pool as JSON Lines, or with --source a git checkout.",
+        ),
     ],
     out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="The file to write, which is not there yet; with --source a folder.")
+        Path,
+        typer.Argument(
+            metavar="OUT",
+            help="The file to write, which is not there yet; with --source a folder.",
+        ),
     ],
     *,
     source: Annotated[
@@ -81,7 +96,8 @@ def import_(
         ),
     ] = None,
 ) -> None:
-    """Make a pool of JSON Lines, of ours or of other programs, or of published recordings.
+    """Make a pool of JSON Lines, of ours or of other programs, or of published
+    recordings.
 
     [bold]Examples[/]
 
@@ -96,14 +112,24 @@ def import_(
     if source is not None:
         written, left_out = import_source(source, path, out)
         known = SOURCES[source]
-        terms = "it has no licence: do not publish them" if known.license == "none" else f"licence: {known.license}"
+        terms = (
+            "it has no licence: do not publish them"
+            if known.license == "none"
+            else f"licence: {known.license}"
+        )
         remark(f"{known.repository}, {terms}")
         if left_out:
-            remark(f"left out {len(left_out)} without recorded answers: {', '.join(left_out)}")
+            remark(
+                f"left out {len(left_out)} without recorded answers: "
+                f"{', '.join(left_out)}"
+            )
         remark(f"wrote {len(written)} recording{'s' * (len(written) > 1)} into {out}")
         return
     if out.suffix.lower() in (".jsonl", ".json"):
-        raise typer.BadParameter(f"{out} would be an SQLite file: name it .sqlite; `reasc pool export` writes others")
+        raise typer.BadParameter(
+            f"{out} would be an SQLite file: name it .sqlite; `reasc pool export` "
+            "writes others"
+        )
     with new_pool(out) as made:
         notes = read_json_lines(path, made)
     _remark_written(out, notes)
@@ -133,7 +159,9 @@ def _figures(pool: "Pool") -> dict[str, Any]:
         "cut_off": sum(one.cut_off for one in responses),
         "signals": pool.signals.names if pool.signals else (),
         "with_signals": sum(one.signal_tokens > 0 for one in responses),
-        "seconds": (float(np.median(seconds)), float(np.quantile(seconds, 0.95))) if seconds else None,
+        "seconds": (float(np.median(seconds)), float(np.quantile(seconds, 0.95)))
+        if seconds
+        else None,
         "model": pool.model,
         "metadata": pool.metadata,
     }
@@ -149,8 +177,16 @@ def _lines(figures: dict[str, Any]) -> Iterator[str]:
         yield f"Model      {figures['model']}{_settings(metadata)}"
     if metadata.get("created_at"):
         yield f"Recorded   {metadata['created_at']} by version {metadata.get('library_version')}"
-    right = "not graded" if figures["right"] is None else f"{figures['right']:.1%} of the responses right"
-    found = f", found by {metadata['answer']}" if isinstance(metadata.get("answer"), str) else ""
+    right = (
+        "not graded"
+        if figures["right"] is None
+        else f"{figures['right']:.1%} of the responses right"
+    )
+    found = (
+        f", found by {metadata['answer']}"
+        if isinstance(metadata.get("answer"), str)
+        else ""
+    )
     yield f"Answers    {right}, {figures['without_answer']:,} without one, {figures['cut_off']:,} cut off{found}"
     if metadata.get("grader"):
         yield f"Grader     {metadata['grader']}"
@@ -165,8 +201,12 @@ def _lines(figures: dict[str, Any]) -> Iterator[str]:
 
 def _settings(metadata: dict[str, Any]) -> str:
     sampling = metadata.get("fingerprint", {}).get("sampling") or {}
-    settings = {name: sampling.get(name) for name in ("temperature", "max_tokens")} | {"seed": metadata.get("seed")}
-    return "".join(f", {name} {value}" for name, value in settings.items() if value is not None)
+    settings = {name: sampling.get(name) for name in ("temperature", "max_tokens")} | {
+        "seed": metadata.get("seed")
+    }
+    return "".join(
+        f", {name} {value}" for name, value in settings.items() if value is not None
+    )
 
 
 COMMANDS: Final = (show, calibrate, export, import_)

@@ -8,7 +8,12 @@ import typer
 from langchain_reasc.cli.console import print_json, progress, remark, stdout
 from langchain_reasc.cli.options import AsJson, one_of
 from langchain_reasc_lab.cli.escalation import EscalationOptions
-from langchain_reasc_lab.cli.options import AllSignals, ComparisonOptions, PoolPath, picture
+from langchain_reasc_lab.cli.options import (
+    AllSignals,
+    ComparisonOptions,
+    PoolPath,
+    picture,
+)
 
 if TYPE_CHECKING:
     from langchain_reasc_lab.pools import MeasureSpec, Pool
@@ -20,15 +25,24 @@ def replay(
     pool: PoolPath,
     *,
     as_json: AsJson = False,
-    shuffles: Annotated[int, typer.Option(min=0, help="Rearrange the pool this often; 0: recorded order.")] = 0,
+    shuffles: Annotated[
+        int,
+        typer.Option(min=0, help="Rearrange the pool this often; 0: recorded order."),
+    ] = 0,
     options: ComparisonOptions,
     calibration_responses: Annotated[
-        int, typer.Option(min=1, help="Responses known of each calibration question: the default rule needs several.")
+        int,
+        typer.Option(
+            min=1,
+            help="Responses known of each calibration question: the default rule needs several.",
+        ),
     ] = 4,
     signals: AllSignals = None,
     controls: Annotated[
         bool,
-        typer.Option(help="Rows of ASC at the cost of ReASC's, and with 4 samples at once; how good P(correct) is."),
+        typer.Option(
+            help="Rows of ASC at the cost of ReASC's, and with 4 samples at once; how good P(correct) is."
+        ),
     ] = False,
     rules: Annotated[
         str,
@@ -39,10 +53,16 @@ def replay(
         ),
     ] = "usual",
     parameters: Annotated[
-        float | None, typer.Option(metavar="N", help="Parameters of the model, for TFLOPs (2N per token).")
+        float | None,
+        typer.Option(
+            metavar="N", help="Parameters of the model, for TFLOPs (2N per token)."
+        ),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="PNG", help="Draw accuracy against tokens.", callback=picture)
+        Path | None,
+        typer.Option(
+            metavar="PNG", help="Draw accuracy against tokens.", callback=picture
+        ),
     ] = None,
     risk: Annotated[
         Path | None,
@@ -57,12 +77,15 @@ def replay(
 ) -> None:
     """Compare ReASC and other methods on recorded responses, without the model.
 
-    In recorded order, ReASC calibrates on the first responses to the first 128 questions, or to half of fewer than 256,
-    and all methods are compared on the rest; or on all, where another pool calibrates, as beside the demo's test pool.
-    With --shuffles, questions and responses are rearranged and results averaged. A pool without scores or token
-    signals, or of fewer than 32 questions, compares the methods that need no calibration, on all its questions.
+    In recorded order, ReASC calibrates on the first responses to the first 128
+    questions, or to half of fewer than 256, and all methods are compared on the rest;
+    or on all, where another pool calibrates, as beside the demo's test pool. With
+    --shuffles, questions and responses are rearranged and results averaged. A pool
+    without scores or token signals, or of fewer than 32 questions, compares the methods
+    that need no calibration, on all its questions.
 
-    With --escalate-to, POOL is a small model's, and the ways are compared to ask a large one only where it must be.
+    With --escalate-to, POOL is a small model's, and the ways are compared to ask a
+    large one only where it must be.
 
     [bold]Examples[/]
 
@@ -81,7 +104,9 @@ def replay(
     from langchain_reasc_lab.replay.verdict import verdict_as_data
 
     if signals and options.signal:
-        raise typer.BadParameter("--signals all has a row for every signal; leave out --signal")
+        raise typer.BadParameter(
+            "--signals all has a row for every signal; leave out --signal"
+        )
     options.check()
     escalation.check(
         signals=signals,
@@ -103,7 +128,9 @@ def replay(
         shuffles=shuffles,
         seed=options.seed,
         calibration_size=options.calibration_size,
-        settings=options.settings([recorded], calibration_responses=calibration_responses),
+        settings=options.settings(
+            [recorded], calibration_responses=calibration_responses
+        ),
         controls=controls,
         rules=rules,
     )
@@ -122,9 +149,16 @@ def replay(
 
 
 def run_replay(
-    pool: "Pool", measures: "list[MeasureSpec]", *, parameters: float | None = None, shuffles: int, **how: Any
+    pool: "Pool",
+    measures: "list[MeasureSpec]",
+    *,
+    parameters: float | None = None,
+    shuffles: int,
+    **how: Any,
 ) -> "tuple[Replay, list[Row]]":
-    """Replay under a progress bar, and summarize; ``how`` is as for ``langchain_reasc_lab.replay.replay``."""
+    """Replay under a progress bar, and summarize; ``how`` is as for
+    ``langchain_reasc_lab.replay.replay``.
+    """
     from langchain_reasc_lab.replay.metrics import summarize
     from langchain_reasc_lab.replay.replay import replay as replay_pool
 

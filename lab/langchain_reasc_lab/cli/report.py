@@ -30,7 +30,10 @@ def _page(path: Path | None) -> Path | None:
 
 
 def report(
-    pools: Annotated[list[Path], typer.Argument(metavar="POOL", help="Recorded pools, shown side by side.")],
+    pools: Annotated[
+        list[Path],
+        typer.Argument(metavar="POOL", help="Recorded pools, shown side by side."),
+    ],
     *,
     out: Annotated[
         Path | None,
@@ -43,7 +46,12 @@ def report(
         ),
     ] = None,
     json: Annotated[
-        Path | None, typer.Option(metavar="FILE|-", help="Everything as JSON; -: to stdout.", callback=text_output)
+        Path | None,
+        typer.Option(
+            metavar="FILE|-",
+            help="Everything as JSON; -: to stdout.",
+            callback=text_output,
+        ),
     ] = None,
     shuffles: Annotated[
         int | None,
@@ -55,15 +63,24 @@ def report(
     ] = None,
     options: ComparisonOptions,
     parameters: Annotated[
-        float | None, typer.Option(metavar="N", min=1, help="Parameters of the model, for TFLOPs (2N per token).")
+        float | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Parameters of the model, for TFLOPs (2N per token).",
+        ),
     ] = None,
     tokens_per_second: Annotated[
-        float | None, typer.Option(metavar="R", min=1e-9, help="Rate of one sequence, for latencies.")
+        float | None,
+        typer.Option(
+            metavar="R", min=1e-9, help="Rate of one sequence, for latencies."
+        ),
     ] = None,
 ) -> None:
     """Make the paper's tables and figures of your own recorded responses.
 
-    Without --out and --json, tables are printed. What a pool cannot tell leaves a sentence in its place.
+    Without --out and --json, tables are printed. What a pool cannot tell leaves a
+    sentence in its place.
 
     [bold]Examples[/]
 
@@ -85,7 +102,11 @@ def report(
     options.check()
     recorded = _read(pools, options)
     if shuffles is None:
-        shuffles = 0 if all(pool.calibrating for pool in recorded) else StudySettings().shuffles
+        shuffles = (
+            0
+            if all(pool.calibrating for pool in recorded)
+            else StudySettings().shuffles
+        )
     settings = StudySettings(
         shuffles=shuffles,
         calibration_size=options.calibration_size,
@@ -123,12 +144,16 @@ def _read(paths: Sequence[Path], options: ComparisonOptions) -> "list[Pool]":
     for path in paths:
         first = seen.setdefault(path.resolve(), path)
         if first is not path:
-            raise ConfigurationError(f"{path} is the pool {first} again; name each pool once")
+            raise ConfigurationError(
+                f"{path} is the pool {first} again; name each pool once"
+            )
     return [options.read(path) for path in paths]
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """Return the files' names without ending, with as many folders before them as make them different."""
+    """Return the files' names without ending, with as many folders before them as make
+    them different.
+    """
     parts = [path.resolve().with_suffix("").parts for path in paths]
     for depth in range(1, max(map(len, parts)) + 1):
         names = ["/".join(folders[-depth:]) for folders in parts]
@@ -140,7 +165,11 @@ def _names(paths: Sequence[Path]) -> list[str]:
 def _check_outputs(outputs: Sequence[Path], pools: Sequence[Path]) -> None:
     files = [path.resolve() for path in outputs]
     if len(set(files)) < len(files):
-        raise typer.BadParameter(f"{outputs[0]} is named for two outputs; name another file for one of them")
+        raise typer.BadParameter(
+            f"{outputs[0]} is named for two outputs; name another file for one of them"
+        )
     for path in outputs:
         if path.resolve() in [pool.resolve() for pool in pools]:
-            raise typer.BadParameter(f"{path} is a pool that is read, and would be lost; name another file")
+            raise typer.BadParameter(
+                f"{path} is a pool that is read, and would be lost; name another file"
+            )

@@ -1,6 +1,8 @@
-"""Small questions for weak models: yes or no, one-step problems, and facts that are a word or a name.
+"""Small questions for weak models: yes or no, one-step problems, and facts that are a
+word or a name.
 
-A model of 135 million parameters can try them, if it is shown how short questions are answered (:data:`PROMPT`).
+A model of 135 million parameters can try them, if it is shown how short questions are
+answered (:data:`PROMPT`).
 """
 
 import random
@@ -49,33 +51,50 @@ _NAMES: Final = ("Lena", "Hugo", "Emma", "Jack", "Nora", "Otto", "Ruth", "Paul")
 _THINGS: Final = ("cups", "beads", "books", "shells", "coins", "cards", "eggs", "rings")
 _SHOWN: Final = (
     ("Is a lizard a reptile?", "The answer is yes."),
-    ("Tom has 5 apples and gets 3 more. How many apples does Tom have now?", "5 + 3 = 8. The answer is 8."),
+    (
+        "Tom has 5 apples and gets 3 more. How many apples does Tom have now?",
+        "5 + 3 = 8. The answer is 8.",
+    ),
     ("Is a potato a colour?", "The answer is no."),
     ("What is the capital of Malta?", "The answer is Valletta."),
-    ("Bill has 4 boxes with 6 cakes in each. How many cakes does Bill have?", "4 * 6 = 24. The answer is 24."),
+    (
+        "Bill has 4 boxes with 6 cakes in each. How many cakes does Bill have?",
+        "4 * 6 = 24. The answer is 24.",
+    ),
     ("What is the opposite of happy?", "The answer is sad."),
-    ("Anna has 18 pens and gives away 7. How many pens does Anna have left?", "18 - 7 = 11. The answer is 11."),
+    (
+        "Anna has 18 pens and gives away 7. How many pens does Anna have left?",
+        "18 - 7 = 11. The answer is 11.",
+    ),
     ("Is green a colour?", "The answer is yes."),
     ("What is the past tense of say?", "The answer is said."),
     ("Is a chair an animal?", "The answer is no."),
 )
 PROMPT: Final = Template(
-    [turn for asked, told in _SHOWN for turn in (HumanMessage(asked), AIMessage(told))] + [HumanMessage("{question}")]
+    [turn for asked, told in _SHOWN for turn in (HumanMessage(asked), AIMessage(told))]
+    + [HumanMessage("{question}")]
 )
 """Ten questions with answers, then the question."""
 
 
 def small_questions() -> list[LabelledQuestion]:
-    """Return 420 questions, a third of each kind, in an order that is the same each time.
+    """Return 420 questions, a third of each kind, in an order that is the same each
+    time.
 
     The id of a question is its kind and a number, such as ``yes or no 12``.
     """
     chance = random.Random(0)  # only random() is the same in every version of Python
-    kinds = {"yes or no": _yes_or_no(), "one-step problem": _problems(chance), "fact": _facts()}
+    kinds = {
+        "yes or no": _yes_or_no(),
+        "one-step problem": _problems(chance),
+        "fact": _facts(),
+    }
     mixed = []
     for kind, made in kinds.items():
         some = sorted(dict(made).items(), key=lambda _: chance.random())[:140]
-        mixed.append([LabelledQuestion(f"{kind} {at}", *one) for at, one in enumerate(some, 1)])
+        mixed.append(
+            [LabelledQuestion(f"{kind} {at}", *one) for at, one in enumerate(some, 1)]
+        )
     return [question for together in zip(*mixed, strict=True) for question in together]
 
 
@@ -94,7 +113,11 @@ def _yes_or_no() -> Iterator[tuple[str, str]]:
 
 
 def _facts() -> Iterator[tuple[str, str]]:
-    for what, table in (("capital", _CAPITALS), ("opposite", _OPPOSITES), ("past tense", _PAST)):
+    for what, table in (
+        ("capital", _CAPITALS),
+        ("opposite", _OPPOSITES),
+        ("past tense", _PAST),
+    ):
         for pair in " ".join(table.split()).split(", "):
             asked, told = pair.split()
             yield f"What is the {what} of {asked}?", told.lower()
@@ -105,10 +128,31 @@ def _problems(chance: random.Random) -> Iterator[tuple[str, str]]:
         return least + int(chance.random() * (most - least + 1))
 
     for at in range(180):  # some come twice
-        name, things = _NAMES[number(0, len(_NAMES) - 1)], _THINGS[number(0, len(_THINGS) - 1)]
+        name, things = (
+            _NAMES[number(0, len(_NAMES) - 1)],
+            _THINGS[number(0, len(_THINGS) - 1)],
+        )
         a, b = number(2, 19 if at % 3 else 9), number(2, 9)
         yield (
-            (f"{name} has {a} boxes with {b} {things} in each. How many {things} does {name} have?", str(a * b)),
-            (f"{name} has {a} {things} and gets {b} more. How many {things} does {name} have now?", str(a + b)),
-            (f"{name} has {a + b} {things} and gives away {b}. How many {things} does {name} have left?", str(a)),
+            (
+                (
+                    f"{name} has {a} boxes with {b} {things} in each. How many {things} "
+                    f"does {name} have?"
+                ),
+                str(a * b),
+            ),
+            (
+                (
+                    f"{name} has {a} {things} and gets {b} more. How many {things} does "
+                    f"{name} have now?"
+                ),
+                str(a + b),
+            ),
+            (
+                (
+                    f"{name} has {a + b} {things} and gives away {b}. How many {things} "
+                    f"does {name} have left?"
+                ),
+                str(a),
+            ),
         )[at % 3]

@@ -1,4 +1,6 @@
-"""The loop that answers question after question by a small and a large model, and learns: as live, on recordings."""
+"""The loop that answers question after question by a small and a large model, and
+learns: as live, on recordings.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +36,11 @@ class Played:
 
 
 def learn(
-    questions: Sequence[JoinedQuestion], drawn: Sequence[float], known: Escalation, *, labelled: bool = False
+    questions: Sequence[JoinedQuestion],
+    drawn: Sequence[float],
+    known: Escalation,
+    *,
+    labelled: bool = False,
 ) -> tuple[list[Played], Escalation]:
     """Answer questions one after another, and learn from those that are shadowed.
 
@@ -57,7 +63,9 @@ def learn(
 def play(
     question: JoinedQuestion, drawn: float, known: Escalation, *, labelled: bool = False
 ) -> tuple[Played, Escalation]:
-    """Answer one question as what is known says, and return what is known then; arguments as of :func:`learn`."""
+    """Answer one question as what is known says, and return what is known then;
+    arguments as of :func:`learn`.
+    """
     course = known.course(drawn, AUDITED)
     if not course.shadowed:
         return play_by(course.rule, question), known
@@ -65,12 +73,18 @@ def play(
     numbers: dict[str, int] = {}
 
     def numbered(one: Answered) -> int | None:
-        return None if one.answer is None or one.cut_off else numbers.setdefault(one.answer, len(numbers))
+        return (
+            None
+            if one.answer is None or one.cut_off
+            else numbers.setdefault(one.answer, len(numbers))
+        )
 
     first = numbered(large[0])
     answers = tuple(map(numbered, small))
     rule = known.shadow_rule(None if first is None else str(first))
-    samples = decide(rule, [Response(None if one is None else str(one)) for one in answers]).samples
+    samples = decide(
+        rule, [Response(None if one is None else str(one)) for one in answers]
+    ).samples
     row = Shadowed(
         answers[:samples],
         (first,),
@@ -81,12 +95,16 @@ def play(
     cost = large[0].cost + sum(one.cost for one in small[:samples])
     if len(large) > 1 and known.asks_again(row):
         cost += large[1].cost
-        row = Shadowed(row.small, (first, numbered(large[1])), row.score, row.right, row.costs)
+        row = Shadowed(
+            row.small, (first, numbered(large[1])), row.score, row.right, row.costs
+        )
     return Played(cost, large[0].right, escalated=True, shadowed=True), known.after(row)
 
 
 def play_by(rule: StoppingRule | None, question: JoinedQuestion) -> Played:
-    """Answer one question by a rule that accepts the small model's answer or escalates; None: by the large model."""
+    """Answer one question by a rule that accepts the small model's answer or escalates;
+    None: by the large model.
+    """
     large = question.large[0]
     if rule is None:
         return Played(large.cost, large.right, escalated=True)

@@ -1,4 +1,6 @@
-"""The comparison of two models as a table of 80 columns, as data, and as a picture of cost against accuracy."""
+"""The comparison of two models as a table of 80 columns, as data, and as a picture of
+cost against accuracy.
+"""
 
 import math
 from collections.abc import Iterator
@@ -12,30 +14,67 @@ from rich.table import Table
 
 from langchain_reasc._version import __version__
 from langchain_reasc_lab.escalation.loop import AUDITED
-from langchain_reasc_lab.escalation.rows import LARGE, CascadeRow, Comparison, rules_at_the_end
-from langchain_reasc_lab.replay import COLOURS, MARKERS, PLAIN_HEAD, Estimate, empty_figure, legend_below, reach
+from langchain_reasc_lab.escalation.rows import (
+    LARGE,
+    CascadeRow,
+    Comparison,
+    rules_at_the_end,
+)
+from langchain_reasc_lab.replay import (
+    COLOURS,
+    MARKERS,
+    PLAIN_HEAD,
+    Estimate,
+    empty_figure,
+    legend_below,
+    reach,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["cascades_as_data", "draw_frontier", "print_cascades"]
 
-_WIDTHS = {" Row": 29, "Cost": 5, "Later": 5, "Right %": 7, "Points to large": 17, "Esc.": 4, "Shad.": 5}  # 78 columns
+_WIDTHS = {
+    " Row": 29,
+    "Cost": 5,
+    "Later": 5,
+    "Right %": 7,
+    "Points to large": 17,
+    "Esc.": 4,
+    "Shad.": 5,
+}  # 78 columns
 _MOST_DRAWN: Final = 1.5
 
 
 def print_cascades(found: Comparison, console: Console) -> None:
-    """Print the table with what each row promises, and the notes that are needed to read it."""
+    """Print the table with what each row promises, and the notes that are needed to
+    read it.
+    """
     style = box.SIMPLE_HEAD if console.encoding.startswith("utf") else PLAIN_HEAD
-    table = Table(box=style, show_edge=False, padding=0, width=sum(_WIDTHS.values()) + len(_WIDTHS) - 1)
+    table = Table(
+        box=style,
+        show_edge=False,
+        padding=0,
+        width=sum(_WIDTHS.values()) + len(_WIDTHS) - 1,
+    )
     for name, width in _WIDTHS.items():
-        table.add_column(name, justify="left" if name == " Row" else "right", width=width, no_wrap=True)
+        table.add_column(
+            name,
+            justify="left" if name == " Row" else "right",
+            width=width,
+            no_wrap=True,
+        )
     for row in found.rows:
         table.add_row(*_cells(row))
     console.print()
     console.print(table, crop=False, no_wrap=True)
     console.print()
-    for line in (*_measured(found), *_promises(found), *(f"Note: {one}." for one in found.notes)):
+    for line in (
+        *_measured(found),
+        *_promises(found),
+        *(f"Note: {one}." for one in found.notes),
+    ):
         console.print(escape(line), soft_wrap=not console.is_terminal)
 
 
@@ -57,16 +96,22 @@ def _cells(row: CascadeRow) -> tuple[str, ...]:
 
 def _measured(found: Comparison) -> Iterator[str]:
     pair, count = found.pair, len(found.pair.questions)
-    arranged = f"mean of {found.shuffles} shuffles (seed {found.seed})" if found.shuffles else "recorded order"
+    arranged = (
+        f"mean of {found.shuffles} shuffles (seed {found.seed})"
+        if found.shuffles
+        else "recorded order"
+    )
     unit = "An answer" if pair.flat else "A token"
     yield (
-        f"{count} questions; {arranged}. {unit} of {pair.large.path.name} costs as much as {pair.price_ratio:g} of "
-        f"{pair.small.path.name}, so that an answer of the small model costs {pair.price:.3f} of the large one's."
+        f"{count} questions; {arranged}. {unit} of {pair.large.path.name} costs as "
+        f"much as {pair.price_ratio:g} of {pair.small.path.name}, so that an answer of "
+        f"the small model costs {pair.price:.3f} of the large one's."
     )
     yield (
-        "Cost: per question, in answers of the large model, learning included; Later: over the last "
-        f"{found.last} questions. Esc., Shad.: % of questions that the large model answered, and that both were asked "
-        f"to learn ({AUDITED:.0%} go on being asked). [..]: 95 % intervals over questions; for rows that learn, over "
+        "Cost: per question, in answers of the large model, learning included; Later: "
+        f"over the last {found.last} questions. Esc., Shad.: % of questions that the "
+        f"large model answered, and that both were asked to learn ({AUDITED:.0%} go on "
+        "being asked). [..]: 95 % intervals over questions; for rows that learn, over "
         "what they learn in other shuffles, too."
     )
     if not found.shuffles:
@@ -88,7 +133,8 @@ def _promises(found: Comparison) -> Iterator[str]:
         restarts = sum(one.restarts for one in row.learned)
         again = f"; drift made it begin again {restarts} times" if restarts else ""
         yield (
-            f"- {row.name}: differs from the large model on {row.differs:.1%}. Of {runs} orders: "
+            f"- {row.name}: differs from the large model on {row.differs:.1%}. Of "
+            f"{runs} orders: "
             f"{', '.join([*each, *([refused] if refused else [])])}{again}"
         )
         if example := next((one.promise for one in row.learned if one.promise), None):
@@ -128,20 +174,26 @@ def _row(row: CascadeRow) -> dict[str, Any]:
         "shadowed": row.shadowed,
         "differs": row.differs,
         "trained": row.trained,
-        "refused": sum(one.rule is None for one in row.learned) if row.learned else None,
+        "refused": sum(one.rule is None for one in row.learned)
+        if row.learned
+        else None,
         "learned": [asdict(one) for one in row.learned],
     }
 
 
 def _estimate(estimate: Estimate) -> dict[str, float | None]:
-    return {name: value if math.isfinite(value) else None for name, value in asdict(estimate).items()}
+    return {
+        name: value if math.isfinite(value) else None
+        for name, value in asdict(estimate).items()
+    }
 
 
 def draw_frontier(found: Comparison) -> "Figure":
-    """Draw what each row costs over the last questions against its accuracy relative to the large model's.
+    """Draw what each row costs over the last questions against its accuracy relative to
+    the large model's.
 
-    A dashed line joins the two models: any share of questions that is routed by lot is on it. Rows that cost much more
-    than the large model are named, but not drawn.
+    A dashed line joins the two models: any share of questions that is routed by lot is
+    on it. Rows that cost much more than the large model are named, but not drawn.
 
     Raises:
         MissingExtraError: matplotlib is not installed.

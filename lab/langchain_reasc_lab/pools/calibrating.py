@@ -52,7 +52,9 @@ __all__ = [
 RECORDED: Final = "recorded"
 """The name of the scores that a pool itself carries."""
 MeasureSpec = Measure | Literal["recorded", "auto"]
-"""A measure, the scores that the pool itself carries, or the choice of a measure on the calibration split."""
+"""A measure, the scores that the pool itself carries, or the choice of a measure on the
+calibration split.
+"""
 _CALLS: Final = ("tool_calls", "tool_use", "function_call")
 """How a response with tool calls ends; if it has no answer, they were refused."""
 Pairs = Sequence[tuple[int, int]]
@@ -60,7 +62,8 @@ Pairs = Sequence[tuple[int, int]]
 
 
 class PoolScores:
-    """The scores of a pool's responses under each measure, and what a stopping rule sees of them.
+    """The scores of a pool's responses under each measure, and what a stopping rule
+    sees of them.
 
     Args:
         pool: recorded responses.
@@ -68,8 +71,12 @@ class PoolScores:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._responses = [response for question in pool.questions for response in question.responses]
-        self._flat: dict[Measure | str, Floats] = {}  # of all responses, one question after the other
+        self._responses = [
+            response for question in pool.questions for response in question.responses
+        ]
+        self._flat: dict[
+            Measure | str, Floats
+        ] = {}  # of all responses, one question after the other
         self._scores: dict[Measure | str, list[list[float | None]]] = {}
         self._candidates: list[Measure] = []
         self._extract = extractor_of(pool.metadata)
@@ -81,72 +88,111 @@ class PoolScores:
         return self._pool.signals.names if self._pool.signals else ()
 
     def scores(self, measure: Measure | str) -> list[list[float | None]]:
-        """S(y) of each response of each question, in recorded order; None if there is none.
+        """S(y) of each response of each question, in recorded order; None if there is
+        none.
 
         Raises:
             PoolError: the pool does not carry what the measure needs.
         """
         if measure not in self._scores:
-            each = iter([None if score != score else score for score in self._of_all(measure).tolist()])
-            self._scores[measure] = [list(islice(each, len(one.responses))) for one in self._pool.questions]
+            each = iter(
+                [
+                    None if score != score else score
+                    for score in self._of_all(measure).tolist()
+                ]
+            )
+            self._scores[measure] = [
+                list(islice(each, len(one.responses))) for one in self._pool.questions
+            ]
         return self._scores[measure]
 
     def array(self, measure: Measure | str) -> Floats:
-        """The same as :meth:`scores`, shape (questions, responses); NaN if there is none, or no response."""
+        """The same as :meth:`scores`, shape (questions, responses); NaN if there is
+        none, or no response.
+        """
         return self._shaped(self._of_all(measure), np.nan)
 
     def _shaped(self, values: npt.NDArray[Any], fill: float) -> npt.NDArray[Any]:
-        """Return the values of all responses as an array of shape (questions, responses)."""
-        lengths = np.array([len(question.responses) for question in self._pool.questions])
+        """Return the values of all responses as an array of shape (questions,
+        responses).
+        """
+        lengths = np.array(
+            [len(question.responses) for question in self._pool.questions]
+        )
         held = np.full((lengths.size, lengths.max()), fill, dtype=values.dtype)
         held[np.arange(lengths.max()) < lengths[:, None]] = values
         return held
 
     def responses(self, measure: Measure | str | None) -> list[list[Response]]:
-        """Return the responses of each question as a stopping rule sees them; without a measure, only answers."""
+        """Return the responses of each question as a stopping rule sees them; without a
+        measure, only answers.
+        """
         return [
-            [self.response(at, number, measure) for number in range(len(question.responses))]
+            [
+                self.response(at, number, measure)
+                for number in range(len(question.responses))
+            ]
             for at, question in enumerate(self._pool.questions)
         ]
 
-    def response(self, question: int, number: int, measure: Measure | str | None) -> Response:
+    def response(
+        self, question: int, number: int, measure: Measure | str | None
+    ) -> Response:
         """Return a response as a stopping rule sees it."""
         one = self._pool.questions[question].responses[number]
         score = None if measure is None else self.scores(measure)[question][number]
-        response = Response(one.answer, score, one.cut_off, kind_of(one.answer), blank=_is_blank(one))
+        response = Response(
+            one.answer, score, one.cut_off, kind_of(one.answer), blank=_is_blank(one)
+        )
         form = self._forms_of(question).get(one.answer or "")
         return replace(response, key=form.key, weaker=form.weaker) if form else response
 
     def _forms_of(self, question: int) -> dict[str, Form]:
-        """Return answer -> form if some answers to a question are the same, although they are written differently."""
-        if "extraction_version" not in self._pool.metadata:  # found by others: read as they are
+        """Return answer -> form if some answers to a question are the same, although
+        they are written differently.
+        """
+        if (
+            "extraction_version" not in self._pool.metadata
+        ):  # found by others: read as they are
             return {}
         if question not in self._forms:
-            answers = {response.answer for response in self._pool.questions[question].responses if response.answer}
+            answers = {
+                response.answer
+                for response in self._pool.questions[question].responses
+                if response.answer
+            }
             forms = {answer: self._extract.form(answer) for answer in answers}
             keys = {form.key for form in forms.values()}
-            is_joined = len(keys) < len(forms) or any(keys.intersection(form.weaker) for form in forms.values())
+            is_joined = len(keys) < len(forms) or any(
+                keys.intersection(form.weaker) for form in forms.values()
+            )
             self._forms[question] = forms if is_joined else {}
         return self._forms[question]
 
     def candidates(self) -> list[Measure]:
-        """Every measure of the pool's signals, without windows that are longer than all responses.
+        """Every measure of the pool's signals, without windows that are longer than all
+        responses.
 
-        Whoever asks for them wants them all: those of a signal are then computed together.
+        Whoever asks for them wants them all: those of a signal are then computed
+        together.
         """
         longest = max((one.signal_tokens for one in self._responses), default=0)
         self._candidates = candidate_measures(self.signals, longest=longest)
         return list(self._candidates)
 
     def candidates_of(self, firsts: Pairs) -> list[Measure]:
-        """Return the measures among which these (question, response) pairs, and no others, choose.
+        """Return the measures among which these (question, response) pairs, and no
+        others, choose.
 
         Raises:
-            CalibrationDataError: too few of the responses are right, or wrong, to compare measures.
+            CalibrationDataError: too few of the responses are right, or wrong, to
+                compare measures.
             PoolError: the pool has no token signals.
         """
         if self._pool.signals is None:
-            raise PoolError(f"{self._pool.path} has no token signals; only its recorded scores can be replayed")
+            raise PoolError(
+                f"{self._pool.path} has no token signals; only its recorded scores can be replayed"
+            )
         questions = self._pool.questions
         given = [questions[question].responses[at] for question, at in firsts]
         carrying = [one for one in given if one.signal_tokens]
@@ -158,31 +204,54 @@ class PoolScores:
                 f"comparing signals takes at least 5 correct and 5 wrong responses, got {right} correct and "
                 f"{len(carrying) - right} wrong; name a signal, or label more questions"
             )
-        measures = candidate_measures(self.signals, longest=max(one.signal_tokens for one in carrying))
-        return measures + _span_measures(measures, [one.spans for one in carrying if one.answer is not None])
+        measures = candidate_measures(
+            self.signals, longest=max(one.signal_tokens for one in carrying)
+        )
+        return measures + _span_measures(
+            measures, [one.spans for one in carrying if one.answer is not None]
+        )
 
     def select(self, firsts: Pairs, *, seed: int) -> Selection:
-        """Choose a measure on these (question, response) pairs alone; errors as of :meth:`candidates_of`."""
+        """Choose a measure on these (question, response) pairs alone; errors as of
+        :meth:`candidates_of`.
+        """
         measures, questions = self.candidates_of(firsts), self._pool.questions
-        carrying = [pair for pair in firsts if questions[pair[0]].responses[pair[1]].signal_tokens]
-        right = [bool(questions[question].responses[at].correct) for question, at in carrying]
+        carrying = [
+            pair
+            for pair in firsts
+            if questions[pair[0]].responses[pair[1]].signal_tokens
+        ]
+        right = [
+            bool(questions[question].responses[at].correct) for question, at in carrying
+        ]
         rows, columns = zip(*carrying, strict=True)
-        return select_among(measures, np.array([self.array(one)[rows, columns] for one in measures]), right, seed=seed)
+        return select_among(
+            measures,
+            np.array([self.array(one)[rows, columns] for one in measures]),
+            right,
+            seed=seed,
+        )
 
     def unscored(self, measure: Measure | str) -> int:
         """Responses that vote without a score."""
         pairs = zip(self._responses, self._of_all(measure), strict=True)
-        return sum(response.answer is not None and score != score for response, score in pairs)
+        return sum(
+            response.answer is not None and score != score for response, score in pairs
+        )
 
     def shorter_than(self, window: int) -> float:
-        """Share of the responses that have fewer tokens than a window; their windowed scores are plain means."""
+        """Share of the responses that have fewer tokens than a window; their windowed
+        scores are plain means.
+        """
         shorter = [one.signal_tokens < window for one in self._responses]
         return float(np.mean(shorter)) if self._pool.signals else 0.0
 
     def _of_all(self, measure: Measure | str) -> Floats:
-        """The scores of all responses, one question after the other; NaN if there is none.
+        """The scores of all responses, one question after the other; NaN if there is
+        none.
 
-        Those of a measure are computed with those of the candidates of its signal, which is read once, part by part.
+        Those of a measure are computed with those of the candidates of its signal,
+        which is read once, part by part.
         """
         if measure not in self._flat:
             if not isinstance(measure, Measure):
@@ -190,23 +259,43 @@ class PoolScores:
             elif measure.of_span:
                 self._flat[measure] = self._scores_of_spans(measure)
             else:
-                together = [one for one in self._candidates if one.signal == measure.signal and one not in self._flat]
+                together = [
+                    one
+                    for one in self._candidates
+                    if one.signal == measure.signal and one not in self._flat
+                ]
                 some = list(dict.fromkeys([measure, *together]))
                 parts = self._parts(measure.signal)
-                scored = [[_scores_of_all(one, values, lengths) for one in some] for values, lengths in parts]
-                self._flat |= zip(some, map(np.concatenate, zip(*scored, strict=True)), strict=True)
+                scored = [
+                    [_scores_of_all(one, values, lengths) for one in some]
+                    for values, lengths in parts
+                ]
+                self._flat |= zip(
+                    some, map(np.concatenate, zip(*scored, strict=True)), strict=True
+                )
         return self._flat[measure]
 
     def _recorded(self) -> Floats:
         if not self._pool.has_scores:
-            raise PoolError(f"{self._pool.path} has no recorded scores; choose a signal it has, or record it again")
+            raise PoolError(
+                f"{self._pool.path} has no recorded scores; choose a signal it has, or record it again"
+            )
         return np.array([one.score for one in self._responses], dtype=np.float64)
 
-    def _parts(self, signal: str) -> Iterator[tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]]:
-        """Yield the values of a signal, one response after the other, with the tokens of each."""
+    def _parts(
+        self, signal: str
+    ) -> Iterator[tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]]:
+        """Yield the values of a signal, one response after the other, with the tokens
+        of each.
+        """
         if (signals := self._pool.signals) is None or signal not in self.signals:
-            held = ", ".join(self.signals) or "none; record it with `reasc record` to have them"
-            raise PoolError(f"{self._pool.path} has no {signal!r} signal (it has: {held})")
+            held = (
+                ", ".join(self.signals)
+                or "none; record it with `reasc record` to have them"
+            )
+            raise PoolError(
+                f"{self._pool.path} has no {signal!r} signal (it has: {held})"
+            )
         return signals.each(signal, [question.id for question in self._pool.questions])
 
     def _scores_of_spans(self, measure: Measure) -> Floats:
@@ -216,27 +305,54 @@ class PoolScores:
                 f"{self._pool.path} does not say which tokens are the {measure.score!r}, because an earlier version "
                 "recorded it or its answers were found again since; record it anew to have them"
             )
-        tokens = (one for values, lengths in parts for one in np.split(values, lengths.cumsum()[:-1]))
-        return np.array([_score(measure, of, one.spans) for of, one in zip(tokens, self._responses, strict=True)])
+        tokens = (
+            one
+            for values, lengths in parts
+            for one in np.split(values, lengths.cumsum()[:-1])
+        )
+        return np.array(
+            [
+                _score(measure, of, one.spans)
+                for of, one in zip(tokens, self._responses, strict=True)
+            ]
+        )
 
 
 def _is_blank(response: PoolResponse) -> bool:
-    """Return whether a response is complete and states no answer. If its ending is unknown, it counts as complete."""
+    """Return whether a response is complete and states no answer. If its ending is
+    unknown, it counts as complete.
+    """
     reason = response.finish_reason
     if response.answer is not None or response.cut_off or reason in _CALLS:
         return False
     return ending_in({"finish_reason": reason}) == "whole"
 
 
-def _span_measures(candidates: Sequence[Measure], spans: Sequence[Spans]) -> list[Measure]:
-    """Return scores of the candidates' signals over the spans that all responses that vote have."""
-    scores = [score for score in SPAN_SCORES if spans and all(getattr(span, score) is not None for span in spans)]
+def _span_measures(
+    candidates: Sequence[Measure], spans: Sequence[Spans]
+) -> list[Measure]:
+    """Return scores of the candidates' signals over the spans that all responses that
+    vote have.
+    """
+    scores = [
+        score
+        for score in SPAN_SCORES
+        if spans and all(getattr(span, score) is not None for span in spans)
+    ]
     signals = {one.signal for one in candidates}
-    return [Measure(signal, score) for signal in SIGNALS if signal in signals for score in scores]
+    return [
+        Measure(signal, score)
+        for signal in SIGNALS
+        if signal in signals
+        for score in scores
+    ]
 
 
-def _scores_of_all(measure: Measure, values: npt.NDArray[np.float32], lengths: npt.NDArray[np.int64]) -> Floats:
-    """Return the score of each response, whose tokens' values stand one after the other; NaN if there is none.
+def _scores_of_all(
+    measure: Measure, values: npt.NDArray[np.float32], lengths: npt.NDArray[np.int64]
+) -> Floats:
+    """Return the score of each response, whose tokens' values stand one after the
+    other; NaN if there is none.
 
     Those of one length are scored together, to the same bits as each alone.
     """
@@ -252,7 +368,10 @@ def _scores_of_all(measure: Measure, values: npt.NDArray[np.float32], lengths: n
 def _score(measure: Measure, tokens: npt.NDArray[np.float32], spans: Any) -> float:
     try:
         return measure({measure.signal: tokens}, spans)
-    except (ConfidenceError, LogprobsUnavailable):  # an empty response, or one without log-probabilities or the span
+    except (
+        ConfidenceError,
+        LogprobsUnavailable,
+    ):  # an empty response, or one without log-probabilities or the span
         return np.nan
 
 
@@ -272,16 +391,19 @@ def calibrate_offline_on(
     Args:
         pool: recorded responses.
         scores: the scores of the same pool.
-        firsts: (question, response) pairs, one per calibration question; those without a score are left out.
+        firsts: (question, response) pairs, one per calibration question; those without
+            a score are left out.
         spec: the measure; ``"auto"`` chooses it on these pairs alone.
-        further: pairs of other responses to these questions; with the first ones, they show whether the score separates
-            right from wrong within a question.
-        explained: whether to add what the rule promises and how likely an answer is right.
+        further: pairs of other responses to these questions; with the first ones, they
+            show whether the score separates right from wrong within a question.
+        explained: whether to add what the rule promises and how likely an answer is
+            right.
         p_target: accuracy asked of what the gate accepts.
         seed: the seed of the folds.
 
     Raises:
-        CalibrationDataError: the responses do not determine a calibration, or a choice of measure.
+        CalibrationDataError: the responses do not determine a calibration, or a choice
+            of measure.
         PoolError: the pool lacks what the measure needs.
     """
     if spec == "auto":
@@ -292,9 +414,20 @@ def calibrate_offline_on(
     numbers: dict[int, list[int]] = {}
     for question, number in (*firsts, *further):
         numbers.setdefault(question, []).append(number)
-    calibration = _fitted(pool, scores, numbers, measures, arrays, p_target=p_target, seed=seed, explained=explained)
+    calibration = _fitted(
+        pool,
+        scores,
+        numbers,
+        measures,
+        arrays,
+        p_target=p_target,
+        seed=seed,
+        explained=explained,
+    )
     if calibration.method != "offline":
-        raise CalibrationDataError(calibration.gate.closed_because or "labels determine no calibration")
+        raise CalibrationDataError(
+            calibration.gate.closed_because or "labels determine no calibration"
+        )
     return calibration
 
 
@@ -310,70 +443,115 @@ def _fitted(
 ) -> Calibration:
     """Calibrate on these responses to each question, with their scores by each measure."""
     info = {one.signal: _provenance(pool, one) for one in measures}
-    rows = [_observation(pool, scores, question, some, arrays) for question, some in numbers.items()]
+    rows = [
+        _observation(pool, scores, question, some, arrays)
+        for question, some in numbers.items()
+    ]
     calibration = fit(
         rows,
         measures,
-        provenance={signal: {name: one[name] for name in ("top_k", "vocabulary_size")} for signal, one in info.items()},
-        fingerprint=_provenance(pool, measures[0] if measures else Measure())["fingerprint"],
+        provenance={
+            signal: {name: one[name] for name in ("top_k", "vocabulary_size")}
+            for signal, one in info.items()
+        },
+        fingerprint=_provenance(pool, measures[0] if measures else Measure())[
+            "fingerprint"
+        ],
         explained=explained,
         **options,
     )
     if not explained:
         return calibration
-    drawn = [pool.questions[question].responses[number] for question, some in numbers.items() for number in some]
+    drawn = [
+        pool.questions[question].responses[number]
+        for question, some in numbers.items()
+        for number in some
+    ]
     cut_off = sum(one.answer is None and one.cut_off for one in drawn) / len(drawn)
-    return with_expectation(calibration, rows, measures, budget=DEFAULT_BUDGET, cut_off=cut_off)
+    return with_expectation(
+        calibration, rows, measures, budget=DEFAULT_BUDGET, cut_off=cut_off
+    )
 
 
 def _observation(
-    pool: Pool, scores: PoolScores, question: int, numbers: Sequence[int], arrays: Sequence[Floats]
+    pool: Pool,
+    scores: PoolScores,
+    question: int,
+    numbers: Sequence[int],
+    arrays: Sequence[Floats],
 ) -> Observation:
-    """Return these responses to a question, with their labels and their scores by each measure."""
+    """Return these responses to a question, with their labels and their scores by each
+    measure.
+    """
     votes = joined([scores.response(question, number, None) for number in numbers])
     responses = [pool.questions[question].responses[number] for number in numbers]
     is_labelled = any(one.correct is not None for one in responses)
     return Observation(
         numbered([vote.answer for vote in votes]),
-        np.array([values[question, list(numbers)] for values in arrays]).reshape(len(arrays), len(numbers)),
+        np.array([values[question, list(numbers)] for values in arrays]).reshape(
+            len(arrays), len(numbers)
+        ),
         right=tuple(bool(one.correct) for one in responses) if is_labelled else (),
     )
 
 
 def calibrate_mixture_on(
-    pool: Pool, scores: PoolScores, firsts: Pairs, measure: Measure | str, *, p_target: float = 0.9, seed: int = 0
+    pool: Pool,
+    scores: PoolScores,
+    firsts: Pairs,
+    measure: Measure | str,
+    *,
+    p_target: float = 0.9,
+    seed: int = 0,
 ) -> Calibration:
-    """Algorithm 2 on recorded responses; arguments and errors as :func:`calibrate_offline_on`, labels unused."""
+    """Algorithm 2 on recorded responses; arguments and errors as
+    :func:`calibrate_offline_on`, labels unused.
+    """
     held = scores.scores(measure)
     known = _known_measure(pool, measure)
     return calibrate_mixture(
-        [score for question, number in firsts if (score := held[question][number]) is not None],
+        [
+            score
+            for question, number in firsts
+            if (score := held[question][number]) is not None
+        ],
         measure=known,
         p_target=p_target,
-        components=(1, 2),  # more would take most of a replay's time, and nobody reads of them
+        components=(
+            1,
+            2,
+        ),  # more would take most of a replay's time, and nobody reads of them
         seed=seed,
         **_provenance(pool, known),
     )
 
 
 def calibrate_on_pool(
-    pool: Pool, spec: MeasureSpec, *, p_target: float = 0.9, seed: int = 0, only: Sequence[str] | None = None
+    pool: Pool,
+    spec: MeasureSpec,
+    *,
+    p_target: float = 0.9,
+    seed: int = 0,
+    only: Sequence[str] | None = None,
 ) -> Calibration:
-    """Calibrate on the first responses of a pool's questions, and on all if there are several.
+    """Calibrate on the first responses of a pool's questions, and on all if there are
+    several.
 
     Args:
         pool: recorded responses.
-        spec: the measure; ``"auto"`` chooses it, or where too few are right, or wrong, takes the paper's score. In a
-            pool without token signals it learns how answers agree, and weighs no vote. Without labels, a response
-            counts as right if it agrees with the others.
+        spec: the measure; ``"auto"`` chooses it, or where too few are right, or wrong,
+            takes the paper's score. In a pool without token signals it learns how
+            answers agree, and weighs no vote. Without labels, a response counts as
+            right if it agrees with the others.
         p_target: accuracy asked of what the gate accepts.
         seed: the seed of the folds.
-        only: ids of the questions to calibrate on, in the order in which they are put into folds, whatever their order
-            in the pool; None for all.
+        only: ids of the questions to calibrate on, in the order in which they are put
+            into folds, whatever their order in the pool; None for all.
 
     Raises:
         CalibrationDataError: the responses do not determine a calibration.
-        PoolError: the pool's own scores are to be used, but it does not say how they were made.
+        PoolError: the pool's own scores are to be used, but it does not say how they
+            were made.
     """
     if spec == "recorded" and _recorded_measure(pool) is None:
         raise PoolError(
@@ -382,18 +560,32 @@ def calibrate_on_pool(
         )
     scores = PoolScores(pool)
     places = {question.id: at for at, question in enumerate(pool.questions)}
-    chosen = [(places[id], pool.questions[places[id]].responses) for id in only or places if id in places]
-    is_labelled = any(response.correct is not None for _, responses in chosen for response in responses)
+    chosen = [
+        (places[id], pool.questions[places[id]].responses)
+        for id in only or places
+        if id in places
+    ]
+    is_labelled = any(
+        response.correct is not None
+        for _, responses in chosen
+        for response in responses
+    )
     if not is_labelled or (spec == "auto" and not scores.signals):
         return _calibrate_by_agreement(pool, scores, chosen, spec, seed)
-    if spec == "auto" and not can_be_compared([bool(responses[0].correct) for _, responses in chosen]):
+    if spec == "auto" and not can_be_compared(
+        [bool(responses[0].correct) for _, responses in chosen]
+    ):
         spec = default_measure(scores.signals)
     return calibrate_offline_on(
         pool,
         scores,
         [(at, 0) for at, _ in chosen],
         spec,
-        further=[(at, number) for at, responses in chosen for number in range(1, len(responses))],
+        further=[
+            (at, number)
+            for at, responses in chosen
+            for number in range(1, len(responses))
+        ],
         explained=True,
         p_target=p_target,
         seed=seed,
@@ -401,7 +593,11 @@ def calibrate_on_pool(
 
 
 def _calibrate_by_agreement(
-    pool: Pool, scores: PoolScores, chosen: Sequence[tuple[int, Sequence[PoolResponse]]], spec: MeasureSpec, seed: int
+    pool: Pool,
+    scores: PoolScores,
+    chosen: Sequence[tuple[int, Sequence[PoolResponse]]],
+    spec: MeasureSpec,
+    seed: int,
 ) -> Calibration:
     if spec == "auto":
         measures = scores.candidates() if scores.signals else []
@@ -423,12 +619,20 @@ def _recorded_measure(pool: Pool) -> Measure | None:
 
 
 def _known_measure(pool: Pool, measure: Measure | str) -> Measure:
-    """The measure behind recorded scores; if nobody knows, the paper's name stands in (replay never shows it)."""
-    return measure if isinstance(measure, Measure) else _recorded_measure(pool) or Measure()
+    """The measure behind recorded scores; if nobody knows, the paper's name stands in
+    (replay never shows it).
+    """
+    return (
+        measure
+        if isinstance(measure, Measure)
+        else _recorded_measure(pool) or Measure()
+    )
 
 
 def _provenance(pool: Pool, measure: Measure) -> dict[str, Any]:
-    """What the recorder knew of the model, as far as the measure depends on it, for the calibration's own record."""
+    """What the recorder knew of the model, as far as the measure depends on it, for the
+    calibration's own record.
+    """
     info = pool.metadata.get("signals_info")
     known = info if isinstance(info, dict) else {}
     try:
@@ -437,7 +641,10 @@ def _provenance(pool: Pool, measure: Measure) -> dict[str, Any]:
         fingerprint = Fingerprint()
     answer = pool.metadata.get("answer")  # a name, or {"function": name}
     named = answer.get("function") if isinstance(answer, dict) else answer
-    k = {"top_k": known.get("top_k"), "neg_entropy": known.get("neg_entropy", known.get("vocabulary_size"))}
+    k = {
+        "top_k": known.get("top_k"),
+        "neg_entropy": known.get("neg_entropy", known.get("vocabulary_size")),
+    }
     return {
         "top_k": k.get(measure.signal),
         "vocabulary_size": known.get("vocabulary_size"),

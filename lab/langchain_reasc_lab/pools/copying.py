@@ -1,4 +1,6 @@
-"""Copy whole pools: every question with its messages and signals, into a file that appears when it is complete."""
+"""Copy whole pools: every question with its messages and signals, into a file that
+appears when it is complete.
+"""
 
 import os
 from collections.abc import Iterator
@@ -10,10 +12,17 @@ from uuid import uuid4
 import numpy as np
 
 from langchain_reasc.exceptions import ConfigurationError, PoolError
-from langchain_reasc_lab.pools.store import Message, PoolQuestion, PoolStore, TokenSignals
+from langchain_reasc_lab.pools.store import (
+    Message,
+    PoolQuestion,
+    PoolStore,
+    TokenSignals,
+)
 
 WholeQuestion = tuple[PoolQuestion, list[Message], list[TokenSignals]]
-"""A question with the message and the token signals of each response, as :meth:`PoolStore.add_question` takes them."""
+"""A question with the message and the token signals of each response, as
+:meth:`PoolStore.add_question` takes them.
+"""
 
 
 def whole_questions(store: PoolStore) -> Iterator[WholeQuestion]:
@@ -28,7 +37,8 @@ def whole_questions(store: PoolStore) -> Iterator[WholeQuestion]:
 
 @contextmanager
 def new_pool(out: Path) -> Iterator[PoolStore]:
-    """Create a pool that appears at ``out`` once all of it is written, and not at all where that fails.
+    """Create a pool that appears at ``out`` once all of it is written, and not at all
+    where that fails.
 
     Raises:
         ConfigurationError: there is something at ``out`` already.
@@ -44,13 +54,16 @@ def new_pool(out: Path) -> Iterator[PoolStore]:
 
 @contextmanager
 def new_path(out: Path) -> Iterator[Path]:
-    """Yield a path to write to, which is renamed to ``out`` at the end; after a failure, what was written is removed.
+    """Yield a path to write to, which is renamed to ``out`` at the end; after a
+    failure, what was written is removed.
 
     Raises:
         ConfigurationError: there is something at ``out`` already.
     """
     if out.exists():
-        raise ConfigurationError(f"there is something at {out} already; name another file, or move it away")
+        raise ConfigurationError(
+            f"there is something at {out} already; name another file, or move it away"
+        )
     out.parent.mkdir(parents=True, exist_ok=True)
     temporary = out.with_name(f".{out.name}.{uuid4().hex}.tmp")
     try:
@@ -62,7 +75,9 @@ def new_path(out: Path) -> Iterator[Path]:
 
 
 def _signals_of(store: PoolStore, question: PoolQuestion) -> list[TokenSignals]:
-    """Return the token signals of each response to a question; empty for a response without any."""
+    """Return the token signals of each response to a question; empty for a response
+    without any.
+    """
     lengths = [response.signal_tokens for response in question.responses]
     ends = np.cumsum(lengths)[:-1]
     signals: list[dict[str, Any]] = [{} for _ in lengths]
@@ -72,8 +87,8 @@ def _signals_of(store: PoolStore, question: PoolQuestion) -> list[TokenSignals]:
             continue
         if values.size != sum(lengths):
             raise PoolError(
-                f"{store.path}: signal {name!r} of question {question.id!r} has {values.size} values for "
-                f"{sum(lengths)} tokens"
+                f"{store.path}: signal {name!r} of question {question.id!r} has "
+                f"{values.size} values for {sum(lengths)} tokens"
             )
         for response_signals, part in zip(signals, np.split(values, ends), strict=True):
             if part.size:

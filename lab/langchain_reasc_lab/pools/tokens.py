@@ -18,7 +18,14 @@ from langchain_reasc_lab.pools.pool import Pool
 from langchain_reasc_lab.pools.recording import model_limit
 from langchain_reasc_lab.pools.store import PoolResponse
 
-__all__ = ["Estimate", "TokenCount", "count_lines", "duration", "estimate", "pool_tokens"]
+__all__ = [
+    "Estimate",
+    "TokenCount",
+    "count_lines",
+    "duration",
+    "estimate",
+    "pool_tokens",
+]
 
 _LEAST: Final = 3  # questions from which a spread can be estimated
 _LEVEL: Final = 0.975
@@ -35,8 +42,9 @@ class TokenCount:
         completion: generated tokens, ``lost`` among them.
         failed: samples and requests that gave no response, as far as they are known.
         lost: tokens that had been generated before they failed.
-        without_usage: responses whose provider did not report their tokens. They are counted from what arrived, and
-            their prompt as for the others of their question, if there is one.
+        without_usage: responses whose provider did not report their tokens. They are
+            counted from what arrived, and their prompt as for the others of their
+            question, if there is one.
     """
 
     responses: int = 0
@@ -47,7 +55,9 @@ class TokenCount:
     without_usage: int = 0
 
     def __add__(self, other: "TokenCount") -> "TokenCount":
-        return TokenCount(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+        return TokenCount(
+            *(a + b for a, b in zip(astuple(self), astuple(other), strict=True))
+        )
 
     @property
     def total(self) -> int:
@@ -58,20 +68,36 @@ class TokenCount:
     def of_drawn(cls, drawn: DrawnQuestion) -> "TokenCount":
         """Count the samples of a question, failed ones included."""
         responses = [each.response for each in drawn.responses]
-        count = cls.of_responses(responses, [each.estimated for each in drawn.responses])
-        return count + cls(failed=drawn.failed, lost=drawn.failed_tokens, completion=drawn.failed_tokens)
+        count = cls.of_responses(
+            responses, [each.estimated for each in drawn.responses]
+        )
+        return count + cls(
+            failed=drawn.failed,
+            lost=drawn.failed_tokens,
+            completion=drawn.failed_tokens,
+        )
 
     @classmethod
-    def of_responses(cls, responses: Sequence[PoolResponse], estimated: Sequence[bool] = ()) -> "TokenCount":
+    def of_responses(
+        cls, responses: Sequence[PoolResponse], estimated: Sequence[bool] = ()
+    ) -> "TokenCount":
         """Count the responses to one question.
 
         Args:
             responses: the responses.
-            estimated: whether the provider did not report the tokens of each; empty for those without prompt tokens.
+            estimated: whether the provider did not report the tokens of each; empty for
+                those without prompt tokens.
         """
-        longest = max((response.prompt_tokens or 0 for response in responses), default=0)
-        prompts = [longest if response.prompt_tokens is None else response.prompt_tokens for response in responses]
-        unreported = estimated or [response.prompt_tokens is None for response in responses]
+        longest = max(
+            (response.prompt_tokens or 0 for response in responses), default=0
+        )
+        prompts = [
+            longest if response.prompt_tokens is None else response.prompt_tokens
+            for response in responses
+        ]
+        unreported = estimated or [
+            response.prompt_tokens is None for response in responses
+        ]
         return cls(
             responses=len(responses),
             prompt=sum(prompts),
@@ -96,13 +122,15 @@ class Estimate:
 
     Attributes:
         questions: how many are to be sampled.
-        tokens: of the responses to draw; without a completion where that cannot be estimated.
-        prompt_by: ``recorded``: as in the prompts recorded already; ``characters``: four a token, which is right by a
-            quarter or so in English.
-        completion_by: ``recorded``: as long as the responses so far; ``limit``: all as long as they may be, at most;
-            None: not known.
+        tokens: of the responses to draw; without a completion where that cannot be
+            estimated.
+        prompt_by: ``recorded``: as in the prompts recorded already; ``characters``:
+            four a token, which is right by a quarter or so in English.
+        completion_by: ``recorded``: as long as the responses so far; ``limit``: all as
+            long as they may be, at most; None: not known.
         basis: the recorded questions that this rests on.
-        spread: half the width of the 95 % interval of the completion, relative to it; None if it is not known.
+        spread: half the width of the 95 % interval of the completion, relative to it;
+            None if it is not known.
     """
 
     questions: int
@@ -114,16 +142,24 @@ class Estimate:
 
     @property
     def is_expected(self) -> bool:
-        """Whether it is what is to be expected, and neither an upper bound nor the prompts alone."""
+        """Whether it is what is to be expected, and neither an upper bound nor the
+        prompts alone.
+        """
         return self.completion_by == "recorded" or not self.tokens.responses
 
     def lines(self, *, questions: int) -> Iterator[str]:
-        """Yield the estimate in a few lines; ``questions`` counts all, recorded ones included."""
+        """Yield the estimate in a few lines; ``questions`` counts all, recorded ones
+        included.
+        """
         tokens = self.tokens
         if not tokens.responses:
             yield f"Nothing is to be drawn: all {questions:,} questions are recorded"
             return
-        recorded = f" ({questions - self.questions} of {questions} are recorded)" if questions > self.questions else ""
+        recorded = (
+            f" ({questions - self.questions} of {questions} are recorded)"
+            if questions > self.questions
+            else ""
+        )
         yield f"To draw    {_plural(tokens.responses, 'response')} to {_plural(self.questions, 'question')}{recorded}"
         yield f"Prompts    about {tokens.prompt:,} tokens, {_PROMPT_BY[self.prompt_by]}"
         if self.completion_by is None:
@@ -137,7 +173,9 @@ class Estimate:
 
     def in_short(self) -> str:
         """Return the estimate within a sentence."""
-        return f"{self.tokens.prompt:,} + {self.tokens.completion:,} tokens{self._within}"
+        return (
+            f"{self.tokens.prompt:,} + {self.tokens.completion:,} tokens{self._within}"
+        )
 
     @property
     def _within(self) -> str:
@@ -160,14 +198,19 @@ def estimate(
         questions: all questions, those included that are recorded.
         draws: id -> how many responses are still to be drawn.
         template: the prompt around each question, a system message included.
-        recorded: id -> the tokens of the responses recorded already, of questions with one at least.
+        recorded: id -> the tokens of the responses recorded already, of questions with
+            one at least.
     """
     lengths: dict[str, int] = {}
     for question in questions:
-        lengths[question.id] = sum(len(str(message.content)) for message in template.messages(question.input))
+        lengths[question.id] = sum(
+            len(str(message.content)) for message in template.messages(question.input)
+        )
     missing = {id: number for id, number in draws.items() if number}
     responses = sum(missing.values())
-    prompt, prompt_by = _prompt_tokens(sum(lengths[id] * number for id, number in missing.items()), lengths, recorded)
+    prompt, prompt_by = _prompt_tokens(
+        sum(lengths[id] * number for id, number in missing.items()), lengths, recorded
+    )
     limit = model_limit(prepare_model(model))
     completion, completion_by, spread = 0, None, None
     if recorded:
@@ -176,13 +219,16 @@ def estimate(
     elif limit is not None:
         completion, completion_by = limit * responses, "limit"
     tokens = TokenCount(responses=responses, prompt=prompt, completion=completion)
-    return Estimate(len(missing), tokens, prompt_by, completion_by, len(recorded), spread)  # type: ignore[arg-type]
+    return Estimate(
+        len(missing), tokens, prompt_by, completion_by, len(recorded), spread
+    )  # type: ignore[arg-type]
 
 
 def _prompt_tokens(
     characters: int, lengths: Mapping[str, int], recorded: Mapping[str, TokenCount]
 ) -> tuple[int, Literal["recorded", "characters"]]:
-    """Return how many tokens prompts of so many characters take, and by what that is known.
+    """Return how many tokens prompts of so many characters take, and by what that is
+    known.
 
     Args:
         characters: of the prompts to send.
@@ -191,25 +237,37 @@ def _prompt_tokens(
     """
     # A prompt that several responses share counts once among them.
     reported = {
-        id: count for id, count in recorded.items() if count.prompt and not count.without_usage and id in lengths
+        id: count
+        for id, count in recorded.items()
+        if count.prompt and not count.without_usage and id in lengths
     }
     if not reported:
         return tokens_of_text(characters), "characters"
-    recorded_characters = sum(lengths[id] * count.responses for id, count in reported.items())
+    recorded_characters = sum(
+        lengths[id] * count.responses for id, count in reported.items()
+    )
     recorded_tokens = sum(count.prompt for count in reported.values())
     return round(characters * recorded_tokens / recorded_characters), "recorded"
 
 
 def _mean_and_spread(counts: Sequence[TokenCount]) -> tuple[float, float | None]:
-    """Return tokens per response, and half of its 95 % interval relative to it (Student's t over questions)."""
-    mean = sum(count.completion for count in counts) / sum(count.responses for count in counts)
+    """Return tokens per response, and half of its 95 % interval relative to it
+    (Student's t over questions).
+    """
+    mean = sum(count.completion for count in counts) / sum(
+        count.responses for count in counts
+    )
     if len(counts) < _LEAST or not mean:
         return mean, None
-    error = statistics.stdev(count.completion / count.responses for count in counts) / math.sqrt(len(counts))
+    error = statistics.stdev(
+        count.completion / count.responses for count in counts
+    ) / math.sqrt(len(counts))
     return mean, float(stdtrit(len(counts) - 1, _LEVEL)) * error / mean
 
 
-def count_lines(count: TokenCount, *, seconds: float | None = None, verb: str = "Drawn") -> Iterator[str]:
+def count_lines(
+    count: TokenCount, *, seconds: float | None = None, verb: str = "Drawn"
+) -> Iterator[str]:
     """Yield a count in a few lines; ``verb`` is what was done with the responses."""
     took = "" if seconds is None else f" in {duration(seconds)}"
     failed = f"; {count.failed:,} failed" if count.failed else ""

@@ -1,4 +1,6 @@
-"""One arrangement of a pool: the decisions of each method, their cost, and whether they are right."""
+"""One arrangement of a pool: the decisions of each method, their cost, and whether they
+are right.
+"""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -8,7 +10,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.method import Decision, Measure, Response, decide, posterior, rule_in_use, support
+from langchain_reasc.method import (
+    Decision,
+    Measure,
+    Response,
+    decide,
+    posterior,
+    rule_in_use,
+    support,
+)
 from langchain_reasc.method.decision import joined
 from langchain_reasc_lab.pools import Pool, PoolQuestion, PoolScores
 from langchain_reasc_lab.replay.methods import Method, Split
@@ -24,7 +34,8 @@ Integers = npt.NDArray[np.int64]
 
 
 class RecordedPool:
-    """The responses of a pool in recorded order: arrays of shape (questions, responses), and what rules read.
+    """The responses of a pool in recorded order: arrays of shape (questions,
+    responses), and what rules read.
 
     Args:
         pool: recorded responses.
@@ -36,8 +47,16 @@ class RecordedPool:
         self.pool, self.scores = pool, scores
         self.lengths = np.array([len(row) for row in rows])
         self.right = [_right_by_answer(question) for question in pool.questions]
-        self.tokens = padded([[one.completion_tokens for one in row] for row in rows], 0.0)
-        self.prompts = padded([[np.nan if (n := one.prompt_tokens) is None else n for one in row] for row in rows], 0.0)
+        self.tokens = padded(
+            [[one.completion_tokens for one in row] for row in rows], 0.0
+        )
+        self.prompts = padded(
+            [
+                [np.nan if (n := one.prompt_tokens) is None else n for one in row]
+                for row in rows
+            ],
+            0.0,
+        )
         self.responses = lru_cache(maxsize=8)(scores.responses)
 
 
@@ -51,7 +70,13 @@ class Arrangement:
         budget: the most responses that any method sees.
     """
 
-    def __init__(self, recorded: RecordedPool, split: Split, questions: Sequence[int], budget: int) -> None:
+    def __init__(
+        self,
+        recorded: RecordedPool,
+        split: Split,
+        questions: Sequence[int],
+        budget: int,
+    ) -> None:
         self._recorded, self._budget = recorded, budget
         self._questions = np.asarray(questions, dtype=np.int64)
         self._orders = [split.orders[question][:budget] for question in questions]
@@ -61,7 +86,9 @@ class Arrangement:
         self._prompts = self.arranged(recorded.prompts).cumsum(axis=1)
 
     def outcome(self, method: Method) -> Cells:
-        """Return what a method does on the questions, shape (questions of the pool, 6); NaN elsewhere."""
+        """Return what a method does on the questions, shape (questions of the pool, 6);
+        NaN elsewhere.
+        """
         if not self._questions.size:
             return np.full((self._recorded.lengths.size, len(COLUMNS)), np.nan)
         if method.learns is not None:
@@ -71,7 +98,9 @@ class Arrangement:
         return self.cells(decisions, np.array(waves) * method.at_once)
 
     def outcome_of(self, stream: Stream) -> Cells:
-        """Return what learning along a stream of these questions does; shape as of :meth:`outcome`."""
+        """Return what learning along a stream of these questions does; shape as of
+        :meth:`outcome`.
+        """
         streamed = stream.run()
         samples = np.array([decision.samples for decision in streamed.decisions])
         return self.cells(streamed.decisions, samples + streamed.audited)
@@ -85,12 +114,17 @@ class Arrangement:
         """
         paid = np.minimum(drawn, self._lengths)
         each = np.arange(self._questions.size)
-        right = (self._recorded.right[question] for question in self._questions.tolist())
+        right = (
+            self._recorded.right[question] for question in self._questions.tolist()
+        )
         supports = [support(decision) for decision in decisions]
         cells = np.full((self._recorded.lengths.size, len(COLUMNS)), np.nan)
         cells[self._questions] = np.column_stack(
             (
-                [known.get(decision.answer, False) for known, decision in zip(right, decisions, strict=True)],
+                [
+                    known.get(decision.answer, False)
+                    for known, decision in zip(right, decisions, strict=True)
+                ],
                 paid,
                 self._tokens[each, paid - 1],
                 self._prompts[each, paid - 1],
@@ -103,27 +137,37 @@ class Arrangement:
     def decisions(self, method: Method) -> list[Decision]:
         """Return the decision of its rule on each of the questions."""
         rule = rule_in_use(method.rule, self._budget) if method.in_use else method.rule
-        return [decide(rule, responses) for responses in self._responses(method.measure)]
+        return [
+            decide(rule, responses) for responses in self._responses(method.measure)
+        ]
 
     def stream(self, measures: Sequence[Measure | str]) -> Stream:
         """Return the questions one after another, to be learned from without labels.
 
         Args:
-            measures: the candidates; one that is called ``recorded`` stands for the pool's own scores.
+            measures: the candidates; one that is called ``recorded`` stands for the
+                pool's own scores.
         """
-        named = {measure if isinstance(measure, Measure) else Measure(): measure for measure in measures}
+        named = {
+            measure if isinstance(measure, Measure) else Measure(): measure
+            for measure in measures
+        }
         held = self._recorded.scores
         return Stream(
-            responses=lambda measure: self._responses(None if measure is None else named[measure]),
+            responses=lambda measure: self._responses(
+                None if measure is None else named[measure]
+            ),
             scores=[self.arranged(held.array(measure), np.nan) for measure in measures],
             measures=list(named),
             budget=self._budget,
         )
 
     def asc_confidence(self, tokens: float) -> float:
-        """Return the confidence at which ASC spends most nearly so many tokens per question, in the mean.
+        """Return the confidence at which ASC spends most nearly so many tokens per
+        question, in the mean.
 
-        What ASC spends rises by steps with its confidence, at posteriors that occur; they are searched by bisection.
+        What ASC spends rises by steps with its confidence, at posteriors that occur;
+        they are searched by bisection.
         """
         reached = self._highest_posteriors
 
@@ -132,9 +176,16 @@ class Arrangement:
             return float(self._tokens[np.arange(stop.size), stop].mean())
 
         never = np.nextafter(1.0, 0.0)
-        steps = np.unique(np.append(reached[(reached > 0.5) & (reached < never)], never))
+        steps = np.unique(
+            np.append(reached[(reached > 0.5) & (reached < never)], never)
+        )
         above = min(bisect_left(steps, tokens, key=spent), steps.size - 1)
-        return float(min(steps[max(above - 1, 0) : above + 1], key=lambda step: abs(spent(step) - tokens)))
+        return float(
+            min(
+                steps[max(above - 1, 0) : above + 1],
+                key=lambda step: abs(spent(step) - tokens),
+            )
+        )
 
     @cached_property
     def _highest_posteriors(self) -> Cells:
@@ -157,9 +208,15 @@ class Arrangement:
         return [[held[question][at] for at in order] for question, order in pairs]
 
     def arranged(self, values: npt.NDArray[Any], fill: float = 0.0) -> npt.NDArray[Any]:
-        """Return values of shape (questions, responses) in recorded order as methods see them, ``fill`` beyond."""
+        """Return values of shape (questions, responses) in recorded order as methods
+        see them, ``fill`` beyond.
+        """
         there = np.arange(self._order.shape[1]) < self._lengths[:, None]
-        return np.where(there, np.take_along_axis(values[self._questions], self._order, axis=1), fill)
+        return np.where(
+            there,
+            np.take_along_axis(values[self._questions], self._order, axis=1),
+            fill,
+        )
 
 
 def padded(rows: Sequence[Sequence[Any]], fill: float) -> npt.NDArray[Any]:
@@ -171,6 +228,8 @@ def padded(rows: Sequence[Sequence[Any]], fill: float) -> npt.NDArray[Any]:
 
 
 def _right_by_answer(question: PoolQuestion) -> dict[str | None, bool]:
-    """Return whether each answer is right; of equal answers the first recorded one says it, in every arrangement."""
+    """Return whether each answer is right; of equal answers the first recorded one says
+    it, in every arrangement.
+    """
     right = {one.answer: bool(one.correct) for one in reversed(question.responses)}
     return {answer: value for answer, value in right.items() if answer is not None}

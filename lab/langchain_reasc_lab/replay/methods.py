@@ -1,4 +1,6 @@
-"""The compared methods, each as a stopping rule: those of papers as published, ours as a live run uses them."""
+"""The compared methods, each as a stopping rule: those of papers as published, ours as
+a live run uses them.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +23,13 @@ from langchain_reasc.method import (
     StoppingRule,
 )
 from langchain_reasc.method.stopping import DEFAULT_BUDGET
-from langchain_reasc_lab.pools import MeasureSpec, Pool, PoolScores, calibrate_mixture_on, calibrate_offline_on
+from langchain_reasc_lab.pools import (
+    MeasureSpec,
+    Pool,
+    PoolScores,
+    calibrate_mixture_on,
+    calibrate_offline_on,
+)
 from langchain_reasc_lab.rules import CISC, DeepConfFilter
 
 __all__ = [
@@ -65,7 +73,9 @@ AGREEMENT = f"Agreement ({DEFAULT_AGREEMENT:g})"
 """The row that learns without labels from how the responses agree, without scores."""
 HORIZON = "Finite horizon (0.97)"
 """The row of the default without a calibration."""
-EQUAL_COST: Final = {row: row.replace("ReASC", "ASC at equal cost") for row in (OFFLINE, ONLINE, MIXTURE)}
+EQUAL_COST: Final = {
+    row: row.replace("ReASC", "ASC at equal cost") for row in (OFFLINE, ONLINE, MIXTURE)
+}
 """A row -> the row of ASC at the confidence that makes it cost the same."""
 _AT_ONCE = 4  # samples, as in ReASCRunnable's default
 ASC_AT_ONCE = f"ASC ({_AT_ONCE} at once)"
@@ -85,8 +95,9 @@ class MethodSettings:
         max_samples: the budget of every method.
         p_target: accuracy asked of what ReASC's gate accepts.
         seed: the seed of mixtures and folds within a calibration.
-        calibration_responses: how many responses to each calibration question are known. Algorithm 1 reads the first;
-            the rule that runs by default is learned from all of them.
+        calibration_responses: how many responses to each calibration question are
+            known. Algorithm 1 reads the first; the rule that runs by default is learned
+            from all of them.
     """
 
     max_samples: int = DEFAULT_BUDGET
@@ -107,7 +118,8 @@ class Split:
     Attributes:
         calibration: indices of the questions whose first responses calibrate.
         tested: indices of the questions on which methods are compared.
-        orders: for each question of the pool, the indices of its responses in the order in which methods see them.
+        orders: for each question of the pool, the indices of its responses in the order
+            in which methods see them.
         number: which of the arrangements it is.
     """
 
@@ -120,9 +132,15 @@ class Split:
         """Return the (question, response) pairs that come first."""
         return [(question, self.orders[question][0]) for question in questions]
 
-    def further(self, questions: Sequence[int], responses: int) -> list[tuple[int, int]]:
+    def further(
+        self, questions: Sequence[int], responses: int
+    ) -> list[tuple[int, int]]:
         """Return the pairs that come next, up to so many responses to each question."""
-        return [(question, at) for question in questions for at in self.orders[question][1:responses]]
+        return [
+            (question, at)
+            for question in questions
+            for at in self.orders[question][1:responses]
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +150,17 @@ class Method:
     Attributes:
         name: the name of its row.
         rule: the stopping rule, including the cap on samples.
-        spec: the requested measure, which distinguishes rows; None for the methods that count votes.
+        spec: the requested measure, which distinguishes rows; None for the methods that
+            count votes.
         measure: how responses are scored; None if only answers count.
-        calibration: the calibration of a ReASC rule; None if the data determined none, and the rule counts votes.
+        calibration: the calibration of a ReASC rule; None if the data determined none,
+            and the rule counts votes.
         problem: why there is no calibration.
         at_once: samples launched at once; all of the last wave are paid for.
         confidence: ASC's confidence, if it was chosen for equal cost.
-        learns: the measures among which the method chooses while it answers, without labels; None if the rule does not
-            change. Until something is learned, ``rule`` decides.
+        learns: the measures among which the method chooses while it answers, without
+            labels; None if the rule does not change. Until something is learned,
+            ``rule`` decides.
         in_use: whether it decides as a live run does, with "no answer" as a candidate.
     """
 
@@ -169,7 +190,9 @@ def counting(settings: MethodSettings) -> list[Method]:
 
 
 def simple(settings: MethodSettings) -> list[Method]:
-    """Return the methods that anybody would try first: three votes, and a lead of two or three."""
+    """Return the methods that anybody would try first: three votes, and a lead of two
+    or three.
+    """
     cap = Cap(settings.max_samples)
     return [
         Method("SC@3", FixedBudget(3) | cap),
@@ -179,7 +202,9 @@ def simple(settings: MethodSettings) -> list[Method]:
 
 
 def asc_at_once(settings: MethodSettings) -> Method:
-    """Return ASC in waves of 4 samples, all of which are paid for. A live wave may be smaller."""
+    """Return ASC in waves of 4 samples, all of which are paid for. A live wave may be
+    smaller.
+    """
     return Method(ASC_AT_ONCE, ASC() | Cap(settings.max_samples), at_once=_AT_ONCE)
 
 
@@ -188,10 +213,12 @@ class Calibrated:
     """The calibrations of one arrangement by both algorithms.
 
     Attributes:
-        measure: how responses are scored; None if it was to be chosen, and could not be.
-        offline: Algorithm 1 on the labelled first responses of the calibration questions, or why they determine none.
-        mixture: Algorithm 2 on the unlabelled first responses of the tested ones (it is transductive), likewise; None
-            without a measure, or if nobody asked.
+        measure: how responses are scored; None if it was to be chosen, and could not
+            be.
+        offline: Algorithm 1 on the labelled first responses of the calibration
+            questions, or why they determine none.
+        mixture: Algorithm 2 on the unlabelled first responses of the tested ones (it is
+            transductive), likewise; None without a measure, or if nobody asked.
     """
 
     measure: Measure | Literal["recorded"] | None
@@ -208,7 +235,8 @@ def calibrated_on(
     *,
     unlabelled_too: bool = True,
 ) -> Calibrated:
-    """Calibrate on this arrangement; a choice of measure is made on its labelled calibration responses.
+    """Calibrate on this arrangement; a choice of measure is made on its labelled
+    calibration responses.
 
     Args:
         pool: recorded responses.
@@ -225,7 +253,9 @@ def calibrated_on(
     offline: Calibration | CalibrationDataError
     mixture: Calibration | CalibrationDataError | None = None
     try:
-        offline = calibrate_offline_on(pool, scores, labelled, spec, further=further, **options)
+        offline = calibrate_offline_on(
+            pool, scores, labelled, spec, further=further, **options
+        )
         measure = offline.measure if spec == "auto" else spec
     except CalibrationDataError as error:
         offline = error
@@ -247,7 +277,8 @@ def weighing(
 ) -> Iterator[Method]:
     """Yield ReASC as the paper has it, and as it runs by default.
 
-    Online calibration learns from the tested questions themselves, one after another and without labels.
+    Online calibration learns from the tested questions themselves, one after another
+    and without labels.
 
     Args:
         pool: recorded responses.
@@ -272,7 +303,9 @@ def paper_rule(calibration: Calibration) -> StoppingRule:
     return calibration.as_in_paper().rule(on_missing_confidence="count")
 
 
-def safeguarded_rule(calibration: Calibration, budget: int = DEFAULT_BUDGET) -> StoppingRule:
+def safeguarded_rule(
+    calibration: Calibration, budget: int = DEFAULT_BUDGET
+) -> StoppingRule:
     """Return a calibration's rule as it runs by default."""
     return calibration.rule(on_missing_confidence="count", budget=budget)
 
@@ -285,12 +318,21 @@ def method_by(
     settings: MethodSettings,
     rule_of: Callable[[Calibration], StoppingRule] = paper_rule,
 ) -> Method:
-    """Return the rule of a calibration as a method; if there is none, ASC, with the reason as its problem."""
+    """Return the rule of a calibration as a method; if there is none, ASC, with the
+    reason as its problem.
+    """
     cap = Cap(settings.max_samples)
     try:
         if isinstance(calibration, Exception):
             raise calibration
-        return Method(name, rule_of(calibration) | cap, spec, measure, calibration, in_use=name == SAFEGUARDED)
+        return Method(
+            name,
+            rule_of(calibration) | cap,
+            spec,
+            measure,
+            calibration,
+            in_use=name == SAFEGUARDED,
+        )
     except (CalibrationDataError, ConfigurationError) as error:
         return Method(name, ASC() | cap, spec, problem=str(error))
 
@@ -308,14 +350,19 @@ def other_counting(settings: MethodSettings) -> list[Method]:
 
 
 def other_weighing(
-    scores: PoolScores, spec: MeasureSpec, measure: Measure | str | None, settings: MethodSettings
+    scores: PoolScores,
+    spec: MeasureSpec,
+    measure: Measure | str | None,
+    settings: MethodSettings,
 ) -> Iterator[Method]:
-    """Yield the other rules that weigh votes by a measure; one that is impossible counts votes, and says why.
+    """Yield the other rules that weigh votes by a measure; one that is impossible
+    counts votes, and says why.
 
     Args:
         scores: the scores of the pool.
         spec: the measure that was asked for.
-        measure: the one that ``auto`` chose, else the same; None if nothing could be chosen.
+        measure: the one that ``auto`` chose, else the same; None if nothing could be
+            chosen.
         settings: the budget.
     """
     cap = Cap(settings.max_samples)
@@ -327,10 +374,17 @@ def other_weighing(
             yield Method(name, ASC() | cap, spec, problem=problem)
 
 
-def _why_impossible(rule: StoppingRule, scores: PoolScores, measure: Measure | str | None) -> str | None:
-    """Return why a rule cannot weigh by this measure, which the rule would refuse when it votes; None if it can."""
+def _why_impossible(
+    rule: StoppingRule, scores: PoolScores, measure: Measure | str | None
+) -> str | None:
+    """Return why a rule cannot weigh by this measure, which the rule would refuse when
+    it votes; None if it can.
+    """
     if measure is None:
         return "no measure could be chosen"
-    if isinstance(rule, DeepConfFilter) and np.nanmin(scores.array(measure), initial=np.inf) < 0:
+    if (
+        isinstance(rule, DeepConfFilter)
+        and np.nanmin(scores.array(measure), initial=np.inf) < 0
+    ):
         return "it weighs by the score, and needs a signal that is never below zero"
     return None

@@ -1,4 +1,6 @@
-"""Plots: accuracy against tokens, risk against coverage, several recordings, posteriors of a question (Figure 5)."""
+"""Plots: accuracy against tokens, risk against coverage, several recordings, posteriors
+of a question (Figure 5).
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -34,12 +36,30 @@ __all__ = [
     "save_figure",
 ]
 
-COLOURS: Final = ("#3b7dd8", "#d9772b", "#2f9e63", "#d64545", "#8e6bc9", "#1f9aa8", "#c2588f", "#8a8a2c")
+COLOURS: Final = (
+    "#3b7dd8",
+    "#d9772b",
+    "#2f9e63",
+    "#d64545",
+    "#8e6bc9",
+    "#1f9aa8",
+    "#c2588f",
+    "#8a8a2c",
+)
 """Colours that can be told from a white and from a black page."""
 MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*", "<", "h", ">", "p", "d")
 """The marks of methods in plots."""
-_DASHES: Final = ("-", "--", "-.", ":", (0, (1, 4)), (0, (6, 4)), (0, (3, 1, 1, 1, 1, 1)))
-# Of numbers of colours, marks and dashes no two have a common divisor: 104 methods differ in colour or mark.
+_DASHES: Final = (
+    "-",
+    "--",
+    "-.",
+    ":",
+    (0, (1, 4)),
+    (0, (6, 4)),
+    (0, (3, 1, 1, 1, 1, 1)),
+)
+# Of numbers of colours, marks and dashes no two have a common divisor: 104 methods
+# differ in colour or mark.
 _OF = {"ASC": COLOURS[2], "ReASC": COLOURS[3]}
 _SHOWN: Final = (
     (None, "0.55", "asking once"),
@@ -47,7 +67,9 @@ _SHOWN: Final = (
     (AGREEMENT, COLOURS[3], "ReASC without logprobs"),
     (ONLINE, COLOURS[0], "ReASC with logprobs"),
 )
-"""The rules in the picture of several recordings: name, None for asking once; colour; label."""
+"""The rules in the picture of several recordings: name, None for asking once; colour;
+label.
+"""
 _WIDTH: Final = 5.2  # inches, so that it can be read on a telephone, legend and all
 _NAMED: Final = 60  # recordings whose names fit on a picture
 _PANELS: Final = 6  # posteriors in a row, at most
@@ -56,7 +78,8 @@ _LEGEND_ROWS: Final = 5  # that a figure of the usual height has room for
 
 
 def empty_figure(width: float, height: float) -> "Figure":
-    """Return a figure of this size in inches that needs no display and touches no global state.
+    """Return a figure of this size in inches that needs no display and touches no
+    global state.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -72,7 +95,9 @@ def empty_figure(width: float, height: float) -> "Figure":
 
 
 def save_figure(figure: "Figure", path: Path) -> Path:
-    """Write a figure into a file, whose suffix determines the format, and return the file."""
+    """Write a figure into a file, whose suffix determines the format, and return the
+    file.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, bbox_inches="tight")
     return path
@@ -111,21 +136,32 @@ def draw_tradeoff(rows: Sequence[Row]) -> "Figure":
 
 
 def reach(cells: Sequence[Estimate | float | str | None]) -> list[list[float]]:
-    """Return the distances from values down and up to the ends of their intervals; 0 if there is none.
+    """Return the distances from values down and up to the ends of their intervals; 0 if
+    there is none.
 
     Resamples of few questions may put both ends on one side of the value.
     """
-    ends = [(one.value, one.low, one.high) if isinstance(one, Estimate) else (0.0, 0.0, 0.0) for one in cells]
-    below = [max(0.0, value - low) if math.isfinite(low) else 0.0 for value, low, _ in ends]
-    above = [max(0.0, high - value) if math.isfinite(high) else 0.0 for value, _, high in ends]
+    ends = [
+        (one.value, one.low, one.high) if isinstance(one, Estimate) else (0.0, 0.0, 0.0)
+        for one in cells
+    ]
+    below = [
+        max(0.0, value - low) if math.isfinite(low) else 0.0 for value, low, _ in ends
+    ]
+    above = [
+        max(0.0, high - value) if math.isfinite(high) else 0.0
+        for value, _, high in ends
+    ]
     return [below, above]
 
 
 def draw_risk(rows: Sequence[Row]) -> "Figure":
-    """Draw risk-coverage curves: the share of wrong answers, where the unlikely ones are left out.
+    """Draw risk-coverage curves: the share of wrong answers, where the unlikely ones
+    are left out.
 
     Args:
-        rows: the rows of :func:`~langchain_reasc_lab.replay.metrics.summarize`; those without P(correct) are ignored.
+        rows: the rows of :func:`~langchain_reasc_lab.replay.metrics.summarize`; those
+            without P(correct) are ignored.
 
     Raises:
         ConfigurationError: no row has one.
@@ -152,7 +188,8 @@ def draw_risk(rows: Sequence[Row]) -> "Figure":
 
 
 def ranked(rows: Sequence[Row]) -> list[tuple[Row, Risk]]:
-    """Return the rows whose P(correct) ranks their answers, with their curves; one value for all ranks nothing.
+    """Return the rows whose P(correct) ranks their answers, with their curves; one
+    value for all ranks nothing.
 
     Raises:
         ConfigurationError: there are none.
@@ -160,20 +197,26 @@ def ranked(rows: Sequence[Row]) -> list[tuple[Row, Risk]]:
     curves = []
     for row in rows:
         risk = row.outcomes.risk
-        if risk is not None and len(np.unique(row.outcomes.p_correct[row.outcomes.tested])) > 1:
+        if (
+            risk is not None
+            and len(np.unique(row.outcomes.p_correct[row.outcomes.tested])) > 1
+        ):
             curves.append((row, risk))
     if not curves:
         raise ConfigurationError(
-            "there is no P(correct) by which answers could be ranked: it is learned from calibration questions with "
-            "several responses each, or from confidence; replay a pool with scores or token signals"
+            "there is no P(correct) by which answers could be ranked: it is learned "
+            "from calibration questions with several responses each, or from "
+            "confidence; replay a pool with scores or token signals"
         )
     return curves
 
 
 def draw_posteriors(worked: Worked) -> "Figure":
-    """Draw the Beta posterior sample by sample: ASC above, ReASC below, on the same responses.
+    """Draw the Beta posterior sample by sample: ASC above, ReASC below, on the same
+    responses.
 
-    Each panel shows Beta(v1 + 1, v2 + 1) after n samples, shaded where the leader is ahead (p > 1/2).
+    Each panel shows Beta(v1 + 1, v2 + 1) after n samples, shaded where the leader is
+    ahead (p > 1/2).
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -181,7 +224,10 @@ def draw_posteriors(worked: Worked) -> "Figure":
     columns = min(_PANELS, max(len(worked.asc), len(worked.reasc)))
     figure = empty_figure(1.6 * columns + 0.6, 4.6)
     grid = figure.subplots(2, columns, sharey=True, squeeze=False)
-    for axes, decisions, name in ((grid[0], worked.asc, "ASC"), (grid[1], worked.reasc, "ReASC")):
+    for axes, decisions, name in (
+        (grid[0], worked.asc, "ASC"),
+        (grid[1], worked.reasc, "ReASC"),
+    ):
         shown = _thinned(decisions, columns)
         for at, panel in enumerate(axes):
             if at < len(shown):
@@ -197,19 +243,30 @@ def draw_posteriors(worked: Worked) -> "Figure":
 def _posterior(axes: "Axes", decision: Decision, colour: str) -> None:
     from scipy.stats import beta
 
-    first, second = [*sorted(decision.evidence.values(), reverse=True)[:2], 0.0, 0.0][:2]
+    first, second = [*sorted(decision.evidence.values(), reverse=True)[:2], 0.0, 0.0][
+        :2
+    ]
     p = np.linspace(0, 1, 201)
     density = beta.pdf(p, first + 1, second + 1)
     axes.plot(p, density, color=colour, linewidth=1.5)
-    axes.fill_between(p, density, where=p >= 0.5, color=colour, alpha=0.3 if decision.stop else 0.15)
+    axes.fill_between(
+        p, density, where=p >= 0.5, color=colour, alpha=0.3 if decision.stop else 0.15
+    )
     axes.axvline(0.5, color="0.5", linewidth=0.6, linestyle=":")
     axes.set_xticks([0, 0.5, 1], ["0", "½", "1"])
     axes.set_yticks([])
     end = (
-        f"\nstops: ≥ {DEFAULT_CONFIDENCE:g}" if decision.reason == "evidence" else "\nstops" if decision.stop else "\n"
+        f"\nstops: ≥ {DEFAULT_CONFIDENCE:g}"
+        if decision.reason == "evidence"
+        else "\nstops"
+        if decision.stop
+        else "\n"
     )
     axes.set_title(
-        f"n = {decision.samples},  v = {first:.3g} : {second:.3g}\nP = {decision.posterior:.3f}{end}",
+        (
+            f"n = {decision.samples},  v = {first:.3g} : {second:.3g}\nP = "
+            f"{decision.posterior:.3f}{end}"
+        ),
         fontsize=8.5,
         fontweight="bold" if decision.stop else "normal",
     )
@@ -217,14 +274,20 @@ def _posterior(axes: "Axes", decision: Decision, colour: str) -> None:
 
 def _thinned(decisions: Sequence[Decision], columns: int) -> list[Decision]:
     """Return the first ones and the last, where not all fit."""
-    return list(decisions) if len(decisions) <= columns else [*decisions[: columns - 1], decisions[-1]]
+    return (
+        list(decisions)
+        if len(decisions) <= columns
+        else [*decisions[: columns - 1], decisions[-1]]
+    )
 
 
 def draw_recordings(results: Sequence[RecordingResult]) -> "Figure":
-    """Draw what rules spend and lose on each of several recordings, beside always using the budget.
+    """Draw what rules spend and lose on each of several recordings, beside always using
+    the budget.
 
-    A recording is a line, with tokens on the left and points on the right. Of many recordings, lines have no names,
-    each panel is ordered by ReASC, and only ReASC has intervals.
+    A recording is a line, with tokens on the left and points on the right. Of many
+    recordings, lines have no names, each panel is ordered by ReASC, and only ReASC has
+    intervals.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -237,15 +300,28 @@ def draw_recordings(results: Sequence[RecordingResult]) -> "Figure":
         points: lambda rule: rule.accuracy_vs_sc.percent,
     }
     for axes, cell in of.items():
-        rows = sorted(results, key=lambda one: cell(one.rule(AGREEMENT) or one.once).value) if many else results
+        rows = (
+            sorted(results, key=lambda one: cell(one.rule(AGREEMENT) or one.once).value)
+            if many
+            else results
+        )
         for at, (name, colour, label) in enumerate(_SHOWN):
-            found = [(line, one.once if name is None else one.rule(name)) for line, one in enumerate(rows)]
-            drawn = [(line + 0.12 * (at - 1.5), cell(rule)) for line, rule in found if rule is not None]
+            found = [
+                (line, one.once if name is None else one.rule(name))
+                for line, one in enumerate(rows)
+            ]
+            drawn = [
+                (line + 0.12 * (at - 1.5), cell(rule))
+                for line, rule in found
+                if rule is not None
+            ]
             if drawn:
                 axes.errorbar(
                     [one.value for _, one in drawn],
                     [line for line, _ in drawn],
-                    xerr=reach([one for _, one in drawn]) if not many or name == AGREEMENT else None,
+                    xerr=reach([one for _, one in drawn])
+                    if not many or name == AGREEMENT
+                    else None,
                     fmt=MARKERS[at],
                     color=colour,
                     markersize=2.5 if many else 4,
@@ -259,7 +335,9 @@ def draw_recordings(results: Sequence[RecordingResult]) -> "Figure":
             axes.set_yticks([])
             axes.set_ylabel(f"{len(results)} recordings, by ReASC's {by}")
     else:
-        tokens.set_yticks(range(len(results)), [_short(result) for result in results], fontsize=7)
+        tokens.set_yticks(
+            range(len(results)), [_short(result) for result in results], fontsize=7
+        )
     tokens.set_xlim(0, 1.02)
     tokens.set_xlabel("generated tokens ÷ those of always asking")
     points.axvline(0, color="0.5", linewidth=0.8)
@@ -269,11 +347,18 @@ def draw_recordings(results: Sequence[RecordingResult]) -> "Figure":
 
 
 def _short(result: RecordingResult) -> str:
-    return result.model if result.file.startswith(result.model) else f"{result.model}, {result.file.split('.')[0]}"
+    return (
+        result.model
+        if result.file.startswith(result.model)
+        else f"{result.model}, {result.file.split('.')[0]}"
+    )
 
 
-def legend_below(figure: "Figure", *, columns: int = 2, order: Sequence[str] = ()) -> None:
-    """Add one legend below the axes, where it covers nothing and is in sight on a narrow screen.
+def legend_below(
+    figure: "Figure", *, columns: int = 2, order: Sequence[str] = ()
+) -> None:
+    """Add one legend below the axes, where it covers nothing and is in sight on a
+    narrow screen.
 
     The figure grows with a long one, which would otherwise leave the axes no height.
 
@@ -283,15 +368,30 @@ def legend_below(figure: "Figure", *, columns: int = 2, order: Sequence[str] = (
         order: the order of the labels; as they were drawn, if empty.
     """
     held = [axes.get_legend_handles_labels() for axes in figure.axes]
-    named = {label: handle for handles, labels in held for handle, label in zip(handles, labels, strict=True)}
+    named = {
+        label: handle
+        for handles, labels in held
+        for handle, label in zip(handles, labels, strict=True)
+    }
     labels = [label for label in order if label in named] or list(named)
     handles = [named[label] for label in labels]
     rows = math.ceil(len(labels) / columns)
-    figure.set_figheight(figure.get_figheight() + _LEGEND_ROW * max(0, rows - _LEGEND_ROWS))
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=8, frameon=False)
+    figure.set_figheight(
+        figure.get_figheight() + _LEGEND_ROW * max(0, rows - _LEGEND_ROWS)
+    )
+    figure.legend(
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=columns,
+        fontsize=8,
+        frameon=False,
+    )
 
 
 def _title(row: Row, among: Sequence[Row]) -> str:
     """Return the method, with its measure if there are several."""
     several = len({one.spec for one in among} - {None}) > 1
-    return f"{row.method}, {row.spec}" if several and row.spec is not None else row.method
+    return (
+        f"{row.method}, {row.spec}" if several and row.spec is not None else row.method
+    )

@@ -13,7 +13,12 @@ from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method import ASC, Cap, Measure, StoppingRule
 from langchain_reasc_lab.pools import MeasureSpec, Pool, PoolScores
-from langchain_reasc_lab.replay.arrangement import COLUMNS, Arrangement, Cells, RecordedPool
+from langchain_reasc_lab.replay.arrangement import (
+    COLUMNS,
+    Arrangement,
+    Cells,
+    RecordedPool,
+)
 from langchain_reasc_lab.replay.methods import (
     ASC_ROW,
     EQUAL_COST,
@@ -61,11 +66,14 @@ class Outcomes:
     """The outcomes of one method on every question of every shuffle.
 
     Attributes:
-        cells: shape (shuffles, questions, 6), the columns of :data:`COLUMNS`; NaN if a question was not tested.
-        p_correct: shape (shuffles, questions), P(the answer is right) from the labels of the calibration questions; NaN
-            if a question was not tested, or without such labels.
+        cells: shape (shuffles, questions, 6), the columns of :data:`COLUMNS`; NaN if a
+            question was not tested.
+        p_correct: shape (shuffles, questions), P(the answer is right) from the labels
+            of the calibration questions; NaN if a question was not tested, or without
+            such labels.
         calibrations: the calibrations of a method that needs them, one per shuffle.
-        problems: why there was no calibration, in shuffles in which the method counted votes instead.
+        problems: why there was no calibration, in shuffles in which the method counted
+            votes instead.
         rules: the stopping rule of each arrangement; none if it changed along the way.
         confidences: ASC's confidences, chosen for equal cost, one per shuffle.
         weighs: whether the method chose a trusted measure while it answered.
@@ -87,20 +95,26 @@ class Outcomes:
     @property
     def safeguarded(self) -> list[Calibration]:
         """The calibrations whose rule the safeguard changes."""
-        return [one for one in self.calibrations if one.rule() != one.as_in_paper().rule()]
+        return [
+            one for one in self.calibrations if one.rule() != one.as_in_paper().rule()
+        ]
 
     @property
     def impossible(self) -> bool:
-        """Whether the method was impossible in all arrangements, and counted votes instead."""
+        """Whether the method was impossible in all arrangements, and counted votes
+        instead.
+        """
         return len(self.problems) == len(self.cells)
 
     @property
     def learned(self) -> float:
-        """ρ of :class:`~.bootstrap.Bootstrap`, where it decided by something else in each arrangement or along the way.
+        """ρ of :class:`~.bootstrap.Bootstrap`, where it decided by something else in
+        each arrangement or along the way.
 
-        That is the share of the questions that calibrate, or .2 where it is less. Which measure deserves trust depends
-        more on the questions, and less on their order: where that is learned along the way, it is a third. Both were
-        found on simulated recordings. 0 if nothing was learned.
+        That is the share of the questions that calibrate, or .2 where it is less. Which
+        measure deserves trust depends more on the questions, and less on their order:
+        where that is learned along the way, it is a third. Both were found on simulated
+        recordings. 0 if nothing was learned.
         """
         rules = list(self.rules.values())
         if len(rules) == len(self.cells) and all(rule == rules[0] for rule in rules):
@@ -137,7 +151,8 @@ class Replay:
         pool: the replayed pool.
         settings: the settings that all methods shared.
         shuffles: how often the pool was rearranged; 0 for the recorded order.
-        calibration_size: calibration questions per arrangement; 0 if nothing was calibrated.
+        calibration_size: calibration questions per arrangement; 0 if nothing was
+            calibrated.
         tested: tested questions per arrangement.
         seed: the seed of the shuffles.
         outcomes: (method, measure asked for) -> what it did.
@@ -177,17 +192,20 @@ def replay(
 
     Args:
         pool: recorded responses.
-        measures: ReASC has its rows for each of these; none compares only the methods that count votes, on all
-            questions.
-        shuffles: 0 keeps the recorded order, calibrates on the first ``calibration_size`` questions and tests on the
-            rest; N > 0 rearranges questions and the responses of each N times.
+        measures: ReASC has its rows for each of these; none compares only the methods
+            that count votes, on all questions.
+        shuffles: 0 keeps the recorded order, calibrates on the first
+            ``calibration_size`` questions and tests on the rest; N > 0 rearranges
+            questions and the responses of each N times.
         seed: the seed of the shuffles.
-        calibration_size: questions whose first responses calibrate; None for 128, or for half of fewer than 256. Fewer
-            than 32 compare only the methods that need no calibration.
+        calibration_size: questions whose first responses calibrate; None for 128, or
+            for half of fewer than 256. Fewer than 32 compare only the methods that need
+            no calibration.
         settings: the budget and the accuracy asked of the gate.
-        controls: whether ASC has rows of its own at the cost of ReASC's, and with four samples launched at once.
-        rules: ``"simple"`` adds three votes and a lead of two or three; ``"all"`` also every other rule that the
-            library has.
+        controls: whether ASC has rows of its own at the cost of ReASC's, and with four
+            samples launched at once.
+        rules: ``"simple"`` adds three votes and a lead of two or three; ``"all"`` also
+            every other rule that the library has.
         on_progress: called with (arrangements done, arrangements).
         recorded: the same pool as arrays, if the caller has it.
         calibrated: the calibrations of each arrangement, if the caller has them.
@@ -212,7 +230,11 @@ def replay(
         elif rules == "all":
             yield from other_counting(settings)
         for spec in measures:
-            made = calibrated(split, spec) if calibrated else calibrated_on(pool, scores, split, spec, settings)
+            made = (
+                calibrated(split, spec)
+                if calibrated
+                else calibrated_on(pool, scores, split, spec, settings)
+            )
             yield from weighing(pool, scores, split, spec, settings, made)
             if rules == "all":
                 yield from other_weighing(scores, spec, made.measure, settings)
@@ -230,18 +252,36 @@ def replay(
     notes = (
         *pool.notes,
         *filter(None, [note]),
-        *_notes(pool, scores, measures, settings, tested_from=apart if shuffles else max(size, apart)),
+        *_notes(
+            pool,
+            scores,
+            measures,
+            settings,
+            tested_from=apart if shuffles else max(size, apart),
+        ),
     )
     for name, spec in [key for key in outcomes if key[0] == SAFEGUARDED]:
         held, papers = outcomes[name, spec], outcomes[OFFLINE, spec]
-        if not held.safeguarded and np.array_equal(held.cells, papers.cells, equal_nan=True):
+        if not held.safeguarded and np.array_equal(
+            held.cells, papers.cells, equal_nan=True
+        ):
             del outcomes[name, spec]  # it is the paper's
-    run = Replay(pool, settings, shuffles, size, len(pool.questions) - max(size, apart), seed, outcomes, notes)
+    run = Replay(
+        pool,
+        settings,
+        shuffles,
+        size,
+        len(pool.questions) - max(size, apart),
+        seed,
+        outcomes,
+        notes,
+    )
     return _without_refused(run)
 
 
 def calibrating(pool: Pool, size: int | None) -> tuple[int, str]:
-    """Return how many questions calibrate, and what to note of that; 0 if the pool holds too few.
+    """Return how many questions calibrate, and what to note of that; 0 if the pool
+    holds too few.
 
     Args:
         pool: recorded responses.
@@ -253,27 +293,44 @@ def calibrating(pool: Pool, size: int | None) -> tuple[int, str]:
     half = questions // 2
     if half < _FEWEST_CALIBRATING:
         few = f"{questions} question{' is' if questions == 1 else 's are'} too few to calibrate on"
-        return 0, f"{few}, so only methods that need no calibration are compared; {2 * _FEWEST_CALIBRATING} would do"
+        return (
+            0,
+            (
+                f"{few}, so only methods that need no calibration are compared; "
+                f"{2 * _FEWEST_CALIBRATING} would do"
+            ),
+        )
     if half < _CALIBRATING:
         note = f"{half} of the {questions} questions calibrate, as {_CALIBRATING} would leave too few to test"
         return half, note
     return _CALIBRATING, ""
 
 
-def splits(pool: Pool, calibration_size: int, *, shuffles: int, seed: int) -> Iterator[Split]:
-    """Yield the arrangements: the recorded one, or N shuffled ones; shuffle i draws from ``default_rng([seed, i])``.
+def splits(
+    pool: Pool, calibration_size: int, *, shuffles: int, seed: int
+) -> Iterator[Split]:
+    """Yield the arrangements: the recorded one, or N shuffled ones; shuffle i draws
+    from ``default_rng([seed, i])``.
 
-    Questions of a pool of their own that calibrate go on calibrating in every shuffle, and are never tested.
+    Questions of a pool of their own that calibrate go on calibrating in every shuffle,
+    and are never tested.
     """
     apart = pool.calibrating
     tested_from = max(calibration_size, apart)
     lengths = [len(question.responses) for question in pool.questions]
     questions = range(len(lengths))
     if shuffles == 0:
-        yield Split(questions[:calibration_size], questions[tested_from:], [range(length) for length in lengths])
+        yield Split(
+            questions[:calibration_size],
+            questions[tested_from:],
+            [range(length) for length in lengths],
+        )
     for at in range(shuffles):
         rng = np.random.default_rng([seed, at])
-        order = [*questions[:apart], *(apart + rng.permutation(len(lengths) - apart)).tolist()]
+        order = [
+            *questions[:apart],
+            *(apart + rng.permutation(len(lengths) - apart)).tolist(),
+        ]
         orders = [rng.permutation(length).tolist() for length in lengths]
         yield Split(order[:calibration_size], order[tested_from:], orders, at)
 
@@ -284,7 +341,9 @@ def _without_refused(run: Replay) -> Replay:
     for key in [key for key, held in run.outcomes.items() if held.impossible]:
         name, spec = key
         if name in OTHER_WEIGHING:
-            reasons.setdefault(run.outcomes.pop(key).problems[0], []).append(f"{name} by {spec}")
+            reasons.setdefault(run.outcomes.pop(key).problems[0], []).append(
+                f"{name} by {spec}"
+            )
     notes = (f"no row of {', '.join(names)}: {why}" for why, names in reasons.items())
     return replace(run, notes=(*run.notes, *notes))
 
@@ -296,46 +355,65 @@ def check_sizes(pool: Pool, calibration_size: int, shuffles: int) -> None:
         ConfigurationError: naming the one that is out of range.
     """
     if shuffles < 0:
-        raise ConfigurationError(f"shuffles is a number of rearrangements, 0 for the recorded order; got {shuffles}")
+        raise ConfigurationError(
+            "shuffles is a number of rearrangements, 0 for the recorded order; got "
+            f"{shuffles}"
+        )
     if calibration_size and calibration_size < 2:
-        raise ConfigurationError(f"calibration-size is at least 2 questions, got {calibration_size}")
+        raise ConfigurationError(
+            f"calibration-size is at least 2 questions, got {calibration_size}"
+        )
     if pool.calibrating and calibration_size > pool.calibrating:
         raise ConfigurationError(
-            f"{pool.calibration_path} holds {pool.calibrating} questions to calibrate on, fewer than {calibration_size}"
+            f"{pool.calibration_path} holds {pool.calibrating} questions to calibrate "
+            f"on, fewer than {calibration_size}"
         )
     if len(pool.questions) <= max(calibration_size, pool.calibrating):
         held = len(pool.questions)
         smaller = f", or pass a calibration-size below {held}" if held > 2 else ""
         raise ConfigurationError(
-            f"{pool.path} holds {held} question{'s' if held > 1 else ''}; a calibration on {calibration_size} leaves "
-            f"none to test. Record more{smaller}"
+            f"{pool.path} holds {held} question{'s' if held > 1 else ''}; a "
+            f"calibration on {calibration_size} leaves none to test. Record "
+            f"more{smaller}"
         )
 
 
 def budget_of(pools: Sequence[Pool], asked: int | None) -> int:
-    """Return the budget of every method: the given one, or the usual one as far as the pools reach.
+    """Return the budget of every method: the given one, or the usual one as far as the
+    pools reach.
 
     Raises:
         ConfigurationError: no question holds as many responses as were asked for.
     """
-    held = max(len(question.responses) for pool in pools for question in pool.questions[pool.calibrating :])
+    held = max(
+        len(question.responses)
+        for pool in pools
+        for question in pool.questions[pool.calibrating :]
+    )
     if asked is not None and asked > held:
         raise ConfigurationError(
-            f"--max-samples {asked} is more than any question of {', '.join(str(pool.path) for pool in pools)} holds; "
-            f"leave it out to take all {held}, or record more with `reasc record --samples {asked}`"
+            f"--max-samples {asked} is more than any question of "
+            f"{', '.join(str(pool.path) for pool in pools)} holds; leave it out to "
+            f"take all {held}, or record more with `reasc record --samples {asked}`"
         )
     return asked or min(held, MethodSettings().max_samples)
 
 
 def _notes(
-    pool: Pool, scores: PoolScores, measures: Sequence[MeasureSpec], settings: MethodSettings, *, tested_from: int
+    pool: Pool,
+    scores: PoolScores,
+    measures: Sequence[MeasureSpec],
+    settings: MethodSettings,
+    *,
+    tested_from: int,
 ) -> Iterator[str]:
     tested = pool.questions[tested_from:]
     short = sum(len(question.responses) < settings.max_samples for question in tested)
     if short:
         yield (
-            f"{short} of {len(tested)} questions hold fewer than {settings.max_samples} responses; there every "
-            "method stops with what it has"
+            f"{short} of {len(tested)} questions hold fewer than "
+            f"{settings.max_samples} responses; there every method stops with what it "
+            "has"
         )
     for measure in measures:
         if measure != "auto" and (unscored := scores.unscored(measure)):
@@ -343,8 +421,9 @@ def _notes(
     for window in {m.window for m in measures if isinstance(m, Measure) and m.windowed}:
         if (share := scores.shorter_than(window)) > 0.5:
             yield (
-                f"{share:.0%} of the responses are shorter than the window of {window} tokens, so their score is the "
-                "plain mean; a smaller --window may separate better"
+                f"{share:.0%} of the responses are shorter than the window of {window} "
+                "tokens, so their score is the plain mean; a smaller --window may "
+                "separate better"
             )
 
 
@@ -356,15 +435,21 @@ def live_rule(run: Replay, spec: MeasureSpec) -> tuple[str, str]:
     if held is None:
         return OFFLINE, "the safeguard leaves it as it is"
     if not (changed := held.safeguarded):
-        return SAFEGUARDED, "the safeguard leaves the rule as it is, and it stops where no response has an answer"
+        return (
+            SAFEGUARDED,
+            (
+                "the safeguard leaves the rule as it is, and it stops where no response "
+                "has an answer"
+            ),
+        )
     counted, first = sum(calibration.counts for calibration in changed), changed[0]
     by_agreement = ("the agreement rule decides",) if first.by_agreement else ()
     why = "; ".join((*by_agreement, *first.notices())) or "the gate is higher"
     if run.arrangements == 1:
         return SAFEGUARDED, why
     return SAFEGUARDED, (
-        f"the safeguard changes the rule in {len(changed)} of {run.arrangements} shuffles, and counts all votes (ASC) "
-        f"in {counted}; the first: {why}"
+        f"the safeguard changes the rule in {len(changed)} of {run.arrangements} "
+        f"shuffles, and counts all votes (ASC) in {counted}; the first: {why}"
     )
 
 
@@ -378,34 +463,60 @@ def compare(
     likely: bool = False,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> dict[RowKey, Outcomes]:
-    """Decide on the tested questions of every arrangement by each method, through the function that decides live.
+    """Decide on the tested questions of every arrangement by each method, through the
+    function that decides live.
 
     Args:
         recorded: the pool.
         splits: its arrangements.
-        methods_of: the methods that are compared on one of them. A method is known by its name and measure, and
-            arrangements in which there is none of that name leave its cells NaN.
+        methods_of: the methods that are compared on one of them. A method is known by
+            its name and measure, and arrangements in which there is none of that name
+            leave its cells NaN.
         budget: the most responses that any method sees.
-        equal_cost: a method's name -> the name of a row of ASC at the confidence at which it costs the same.
-        likely: whether to decide on the calibration questions too, from whose labels P(correct) is had.
+        equal_cost: a method's name -> the name of a row of ASC at the confidence at
+            which it costs the same.
+        likely: whether to decide on the calibration questions too, from whose labels
+            P(correct) is had.
         on_progress: called with (arrangements done, arrangements).
 
     Returns:
-        (method, measure asked for) -> what it did, in the order in which methods first came.
+        (method, measure asked for) -> what it did, in the order in which methods first
+        came.
     """
     found: dict[RowKey, Outcomes] = {}
     for at, split in enumerate(splits):
         tested = Arrangement(recorded, split, split.tested, budget)
-        calibrating = Arrangement(recorded, split, split.calibration if likely else (), budget)
+        calibrating = Arrangement(
+            recorded, split, split.calibration if likely else (), budget
+        )
         for method in methods_of(split):
             cells = tested.outcome(method)
-            _enter(found, len(splits), at, method, cells, _likely(calibrating.outcome(method), cells))
+            _enter(
+                found,
+                len(splits),
+                at,
+                method,
+                cells,
+                _likely(calibrating.outcome(method), cells),
+            )
             if equal_cost and (name := equal_cost.get(method.name)):
                 spent = float(np.nanmean(cells[:, COLUMNS.index("tokens")]))
                 confidence = tested.asc_confidence(spent)
-                control = Method(name, ASC(confidence) | Cap(budget), method.spec, confidence=confidence)
+                control = Method(
+                    name,
+                    ASC(confidence) | Cap(budget),
+                    method.spec,
+                    confidence=confidence,
+                )
                 cells = tested.outcome(control)
-                _enter(found, len(splits), at, control, cells, _likely(calibrating.outcome(control), cells))
+                _enter(
+                    found,
+                    len(splits),
+                    at,
+                    control,
+                    cells,
+                    _likely(calibrating.outcome(control), cells),
+                )
         if on_progress:
             on_progress(at + 1, len(splits))
     return found
@@ -417,7 +528,12 @@ def _likely(calibrating: Cells, tested: Cells) -> Cells:
 
 
 def _enter(
-    found: dict[RowKey, Outcomes], arrangements: int, at: int, method: Method, cells: Cells, p_correct: Cells
+    found: dict[RowKey, Outcomes],
+    arrangements: int,
+    at: int,
+    method: Method,
+    cells: Cells,
+    p_correct: Cells,
 ) -> None:
     key = (method.name, method.spec)
     if key not in found:

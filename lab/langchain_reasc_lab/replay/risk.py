@@ -19,16 +19,19 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Risk:
-    """P(correct) of one method against what was right; means over the arrangements in which there is one.
+    """P(correct) of one method against what was right; means over the arrangements in
+    which there is one.
 
     Attributes:
         arrangements: how many those are.
-        ece_width: expected calibration error, Σ n_b/n · \\|accuracy_b - mean P_b\\| over 10 bins of equal width (Guo et
-            al. 2017).
-        ece_quantile: the same over 10 bins with equally many questions each (Nixon et al. 2019); of equal P in one.
-        aurc: area under the risk-coverage curve: the mean of ``risk`` (Geifman et al. 2019); lower is better.
-        risk: shape (tested,), the share of wrong answers among the k likeliest, k = 1, ..., tested; of equal P, what an
-            arbitrary order gives on average.
+        ece_width: expected calibration error, Σ n_b/n · \\|accuracy_b - mean P_b\\|
+            over 10 bins of equal width (Guo et al. 2017).
+        ece_quantile: the same over 10 bins with equally many questions each (Nixon et
+            al. 2019); of equal P in one.
+        aurc: area under the risk-coverage curve: the mean of ``risk`` (Geifman et al.
+            2019); lower is better.
+        risk: shape (tested,), the share of wrong answers among the k likeliest, k = 1,
+            ..., tested; of equal P, what an arbitrary order gives on average.
     """
 
     arrangements: int
@@ -39,16 +42,17 @@ class Risk:
 
 
 def likelihoods(calibrating: Array, tested: Array) -> Array:
-    """Return P(correct) of the tested questions from the labels of others, shape (questions,).
+    """Return P(correct) of the tested questions from the labels of others, shape
+    (questions,).
 
     Args:
-        calibrating: shape (questions, 2), support and correctness of the decision on each calibration question, NaN
-            elsewhere.
+        calibrating: shape (questions, 2), support and correctness of the decision on
+            each calibration question, NaN elsewhere.
         tested: the same for the tested questions.
 
     Returns:
-        NaN if a question was not tested, and everywhere if the calibration questions do not tell; 0 if a decision
-        has no answer.
+        NaN if a question was not tested, and everywhere if the calibration questions do
+        not tell; 0 if a decision has no answer.
     """
     known = ~np.isnan(calibrating).any(axis=1)
     probabilities = np.where(np.isnan(tested[:, 1]), np.nan, 0.0)
@@ -72,7 +76,9 @@ def risk_of(probabilities: Array, correct: Array) -> Risk | None:
         None if no arrangement has any.
     """
     held = [
-        (row[has], right[has]) for row, right in zip(probabilities, correct, strict=True) if (has := row >= 0).any()
+        (row[has], right[has])
+        for row, right in zip(probabilities, correct, strict=True)
+        if (has := row >= 0).any()
     ]
     if not held:
         return None
@@ -81,7 +87,9 @@ def risk_of(probabilities: Array, correct: Array) -> Risk | None:
     return Risk(
         arrangements=len(held),
         ece_width=float(np.mean([_ece(p, right, even) for p, right in held])),
-        ece_quantile=float(np.mean([_ece(p, right, np.quantile(p, even)) for p, right in held])),
+        ece_quantile=float(
+            np.mean([_ece(p, right, np.quantile(p, even)) for p, right in held])
+        ),
         aurc=float(np.mean(curves)),
         risk=np.mean(curves, axis=0),
     )

@@ -1,7 +1,8 @@
 """``calibration="online"`` on recorded responses, one question after another.
 
-The first ones are answered by plain ASC, and a calibration by consensus is made of them; it is made again each time
-their number has grown by a quarter, as in a live run. What that costs is part of what is counted, and so are audits.
+The first ones are answered by plain ASC, and a calibration by consensus is made of
+them; it is made again each time their number has grown by a quarter, as in a live run.
+What that costs is part of what is counted, and so are audits.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,14 +12,31 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.calibration import MINIMUM, Calibration, Drift, Learner, Observation, numbered
-from langchain_reasc.method import ASC, Decision, Measure, Response, StoppingRule, decide, rule_in_use
+from langchain_reasc.calibration import (
+    MINIMUM,
+    Calibration,
+    Drift,
+    Learner,
+    Observation,
+    numbered,
+)
+from langchain_reasc.method import (
+    ASC,
+    Decision,
+    Measure,
+    Response,
+    StoppingRule,
+    decide,
+    rule_in_use,
+)
 from langchain_reasc.method.decision import answer_among, joined
 
 __all__ = ["AUDITED", "Stream", "Streamed"]
 
 AUDITED: Final = 20
-"""One question of so many has one more response drawn when it is decided, as by default."""
+"""One question of so many has one more response drawn when it is decided, as by
+default.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +47,10 @@ class Streamed:
         decisions: the decision on each.
         audited: shape (Q,), whether one more response was drawn.
         calibration: the last one that was learned; None if there was none.
-        measures: of each question the trusted measure that its votes were weighed by; None if they were counted.
-        alarms: row of a question -> what was seen there to hold no longer, so that learning began anew.
+        measures: of each question the trusted measure that its votes were weighed by;
+            None if they were counted.
+        alarms: row of a question -> what was seen there to hold no longer, so that
+            learning began anew.
     """
 
     decisions: list[Decision]
@@ -63,7 +83,9 @@ class Stream:
     def run(self) -> Streamed:
         """Answer and learn, to the end."""
         unscored = self.responses(None)
-        learner = Learner(self.measures, budget=self.budget, minimum=self.minimum, explained=False)
+        learner = Learner(
+            self.measures, budget=self.budget, minimum=self.minimum, explained=False
+        )
         decisions: list[Decision] = []
         audited = np.zeros(len(unscored), dtype=bool)
         measures: list[Measure | None] = []
@@ -79,15 +101,23 @@ class Stream:
             decisions.append(decision)
             measures.append(calibration.measure if calibration else None)
             audited[row] = calibration is not None and row % AUDITED == 0
-            given = [response.answer for response in joined(responses[: decision.samples])]
+            given = [
+                response.answer for response in joined(responses[: decision.samples])
+            ]
             if audited[row] and len(responses) > decision.samples:
-                given.append(answer_among(responses[: decision.samples], responses[decision.samples]))
+                given.append(
+                    answer_among(
+                        responses[: decision.samples], responses[decision.samples]
+                    )
+                )
             observed = self._observed(row, given, decision, counted=calibration is None)
             if drift := learner.observe(observed):
                 alarms[row] = drift
         return Streamed(decisions, audited, learner.calibration, measures, alarms)
 
-    def _decided_by(self, calibration: Calibration | None) -> tuple[StoppingRule, Sequence[Sequence[Response]]]:
+    def _decided_by(
+        self, calibration: Calibration | None
+    ) -> tuple[StoppingRule, Sequence[Sequence[Response]]]:
         """Return the rule, and all responses as it reads them."""
         if calibration is None:
             return rule_in_use(ASC(), self.budget), self.responses(None)
@@ -97,9 +127,24 @@ class Stream:
             rule = calibration.rule(on_missing_confidence="count", budget=self.budget)
         return rule_in_use(rule, self.budget), self.responses(calibration.measure)
 
-    def _observed(self, row: int, given: Sequence[str | None], decision: Decision, *, counted: bool) -> Observation:
-        """Return a question as sampling left it: with its first responses, which gave these answers."""
+    def _observed(
+        self,
+        row: int,
+        given: Sequence[str | None],
+        decision: Decision,
+        *,
+        counted: bool,
+    ) -> Observation:
+        """Return a question as sampling left it: with its first responses, which gave
+        these answers.
+        """
         answers = numbered(given)
-        scores = np.array([one[row, : len(given)] for one in self.scores]).reshape(len(self.scores), len(given))
-        answer = None if decision.answer is None else answers[given.index(decision.answer)]
-        return Observation(answers, scores, counted=counted, decided=decision.samples, answer=answer)
+        scores = np.array([one[row, : len(given)] for one in self.scores]).reshape(
+            len(self.scores), len(given)
+        )
+        answer = (
+            None if decision.answer is None else answers[given.index(decision.answer)]
+        )
+        return Observation(
+            answers, scores, counted=counted, decided=decision.samples, answer=answer
+        )

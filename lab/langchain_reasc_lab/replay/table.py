@@ -26,42 +26,79 @@ __all__ = ["PLAIN_HEAD", "comparison", "footnotes", "print_comparison", "worked_
 
 _METHOD, _ACCURACY, _SAMPLES, _TOKENS = " Method", "Accuracy %", "Samples", "Tokens"
 _TO_SC, _TO_ASC, _DIFFERENCE, _COST = "/SC", "/ASC", "Δ acc. to ASC", "TFLOPs"
-_FULL = {_METHOD: 29, _ACCURACY: 17, _SAMPLES: 7, _TOKENS: 7, _TO_SC: 5, _TO_ASC: 5, _DIFFERENCE: 20}  # 96 columns
+_FULL = {
+    _METHOD: 29,
+    _ACCURACY: 17,
+    _SAMPLES: 7,
+    _TOKENS: 7,
+    _TO_SC: 5,
+    _TO_ASC: 5,
+    _DIFFERENCE: 20,
+}  # 96 columns
 _FULL_WITH_COST = {**_FULL, _METHOD: 25, _COST: 7}  # 100
-_NARROW = {_METHOD: 17, _ACCURACY: 16, _SAMPLES: 7, _TOKENS: 6, _TO_SC: 4, _TO_ASC: 4, _DIFFERENCE: 19}  # 79
-_NARROW_WITH_COST = {name: width for name, width in {**_NARROW, _METHOD: 16, _COST: 6}.items() if name != _TO_SC}  # 80
+_NARROW = {
+    _METHOD: 17,
+    _ACCURACY: 16,
+    _SAMPLES: 7,
+    _TOKENS: 6,
+    _TO_SC: 4,
+    _TO_ASC: 4,
+    _DIFFERENCE: 19,
+}  # 79
+_NARROW_WITH_COST = {
+    name: width
+    for name, width in {**_NARROW, _METHOD: 16, _COST: 6}.items()
+    if name != _TO_SC
+}  # 80
 
 PLAIN_HEAD = box.Box("    \n    \n -- \n    \n    \n -- \n    \n    \n", ascii=True)
 """rich's ``SIMPLE_HEAD`` for outputs without lines."""
 
 
 def print_comparison(run: Replay, rows: Sequence[Row], console: Console) -> None:
-    """Print what it comes to, the table, narrow if there is little room, and the notes that are needed to read it."""
+    """Print what it comes to, the table, narrow if there is little room, and the notes
+    that are needed to read it.
+    """
     plain = not console.encoding.startswith("utf")
     first, *more = verdict(run, rows)
     console.print(Text(first, "bold"), soft_wrap=not console.is_terminal)
     console.print(Text(" ".join(more)), soft_wrap=not console.is_terminal)
-    console.print(comparison(rows, width=console.width, plain=plain), crop=False, no_wrap=True)
+    console.print(
+        comparison(rows, width=console.width, plain=plain), crop=False, no_wrap=True
+    )
     for line in footnotes(run, rows):
-        console.print(escape(line).replace("Δ", _delta(plain)), soft_wrap=not console.is_terminal)
+        console.print(
+            escape(line).replace("Δ", _delta(plain)), soft_wrap=not console.is_terminal
+        )
 
 
 def comparison(rows: Sequence[Row], *, width: int = 100, plain: bool = False) -> Group:
-    """Return a row per method and measure: the methods that count votes, then ReASC by each measure.
+    """Return a row per method and measure: the methods that count votes, then ReASC by
+    each measure.
 
     Args:
         rows: the rows of :func:`~langchain_reasc_lab.replay.metrics.summarize`.
-        width: columns there are room for. Below 80 nothing is left out; a terminal breaks such lines.
+        width: columns there are room for. Below 80 nothing is left out; a terminal
+            breaks such lines.
         plain: whether to print ASCII alone.
     """
     with_cost = any(row.tflops is not None for row in rows)
-    full, narrow = (_FULL_WITH_COST, _NARROW_WITH_COST) if with_cost else (_FULL, _NARROW)
+    full, narrow = (
+        (_FULL_WITH_COST, _NARROW_WITH_COST) if with_cost else (_FULL, _NARROW)
+    )
     columns = full if width >= _width(full) else narrow
     parts: list[RenderableType] = []
     for spec in dict.fromkeys(row.spec for row in rows):
         section = [row for row in rows if row.spec == spec]
         if spec is not None:
-            parts.append(Text(f" ReASC by {_section(section[0])}", style="italic", overflow="fold", no_wrap=False))
+            parts.append(
+                Text(
+                    f" ReASC by {_section(section[0])}",
+                    style="italic",
+                    overflow="fold",
+                    no_wrap=False,
+                )
+            )
         table = _empty(columns, header=not parts, plain=plain)
         for row in section:
             cells = _cells(row, columns)
@@ -81,15 +118,24 @@ def _width(columns: Mapping[str, int]) -> int:
 def _empty(columns: Mapping[str, int], *, header: bool, plain: bool) -> Table:
     """Return a table of fixed column widths, so that several of them align."""
     style = PLAIN_HEAD if plain else box.SIMPLE_HEAD
-    table = Table(box=style, show_edge=False, show_header=header, padding=0, width=_width(columns))
+    table = Table(
+        box=style, show_edge=False, show_header=header, padding=0, width=_width(columns)
+    )
     for name, width in columns.items():
         justify: Literal["left", "right"] = "left" if name == _METHOD else "right"
-        table.add_column(name.replace("Δ", _delta(plain)), justify=justify, width=width, no_wrap=name != _METHOD)
+        table.add_column(
+            name.replace("Δ", _delta(plain)),
+            justify=justify,
+            width=width,
+            no_wrap=name != _METHOD,
+        )
     return table
 
 
 def footnotes(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
-    """Yield what the columns mean, how they were measured, which rule a live run would use, and what is missing."""
+    """Yield what the columns mean, how they were measured, which rule a live run would
+    use, and what is missing.
+    """
     yield from _measured(run, rows)
     yield from _live_rules(run, rows)
     with_controls = any(row.method == ASC_AT_ONCE for row in rows)
@@ -106,52 +152,82 @@ def footnotes(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _measured(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
-    arranged = f"mean of {run.shuffles} shuffles (seed {run.seed})" if run.shuffles else "recorded order"
+    arranged = (
+        f"mean of {run.shuffles} shuffles (seed {run.seed})"
+        if run.shuffles
+        else "recorded order"
+    )
     calibrated = not_counted = ""
     if run.calibration_size:
-        of_file = f" in {run.pool.calibration_path}" if run.pool.calibration_path else ""
+        of_file = (
+            f" in {run.pool.calibration_path}" if run.pool.calibration_path else ""
+        )
         calibrated = f", calibrated on {run.calibration_size} others{of_file}"
         not_counted = " Calibration responses are not counted."
     yield f"{run.tested} question{'s' * (run.tested != 1)}{calibrated}; {arranged}."
-    prompts = [row.prompt_tokens / row.samples.value for row in rows if row.prompt_tokens is not None]
+    prompts = [
+        row.prompt_tokens / row.samples.value
+        for row in rows
+        if row.prompt_tokens is not None
+    ]
     more = f"; the prompt has {prompts[0]:.0f} more" if prompts else ""
-    between = "; for rows that learn, with the variance between shuffles" if run.shuffles > 1 else ""
+    between = (
+        "; for rows that learn, with the variance between shuffles"
+        if run.shuffles > 1
+        else ""
+    )
     yield (
-        f"[..]: 95 % intervals, {RESAMPLES:,} bootstrap resamples over questions, and Clopper and Pearson's for Δ (in "
-        f"points){between}. Tokens: generated, per question, in the samples a method used{more}.{not_counted}"
+        f"[..]: 95 % intervals, {RESAMPLES:,} bootstrap resamples over questions, and "
+        f"Clopper and Pearson's for Δ (in points){between}. Tokens: generated, per "
+        f"question, in the samples a method used{more}.{not_counted}"
     )
     yield from _left_out(run, rows)
     if any(row.spec == "auto" for row in rows):
         yield (
-            "auto: signal, score and window chosen on the labelled calibration responses; ReASC (online) chooses "
-            "its own without labels."
+            "auto: signal, score and window chosen on the labelled calibration "
+            "responses; ReASC (online) chooses its own without labels."
         )
 
 
 def _left_out(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
-    """Yield which rows have no interval, and what varies from one calibration to the next and no interval shows."""
-    if without := list(dict.fromkeys(row.method for row in rows if math.isnan(row.accuracy.low))):
+    """Yield which rows have no interval, and what varies from one calibration to the
+    next and no interval shows.
+    """
+    if without := list(
+        dict.fromkeys(row.method for row in rows if math.isnan(row.accuracy.low))
+    ):
         yield (
-            f"No interval: {', '.join(without)}, as other questions, in another order, would teach something else; "
-            "--shuffles 10 shows how much that matters."
+            f"No interval: {', '.join(without)}, as other questions, in another order, "
+            "would teach something else; --shuffles 10 shows how much that matters."
         )
     if run.calibration_size and (run.arrangements == 1 or run.pool.calibrating):
         yield "Intervals of rows that were calibrated once hold for that calibration, and leave out how others differ."
 
 
 def _controls(rows: Sequence[Row]) -> Iterator[str]:
-    if chosen := [confidence for row in rows for confidence in row.outcomes.confidences]:
-        found = " to ".join(dict.fromkeys(f"{confidence:.4g}" for confidence in (min(chosen), max(chosen))))
+    if chosen := [
+        confidence for row in rows for confidence in row.outcomes.confidences
+    ]:
+        found = " to ".join(
+            dict.fromkeys(
+                f"{confidence:.4g}" for confidence in (min(chosen), max(chosen))
+            )
+        )
         yield (
-            "ASC at equal cost: at the confidence, found on the tested questions, at which it spends most nearly what "
-            f"the named ReASC row does ({found}); what ASC spends rises by steps."
+            "ASC at equal cost: at the confidence, found on the tested questions, at "
+            f"which it spends most nearly what the named ReASC row does ({found}); "
+            "what ASC spends rises by steps."
         )
     yield f"{ASC_AT_ONCE}: as with that concurrency; it decides like ASC, and pays for all of the last wave."
 
 
 def _mixtures(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
-    """Yield in how many arrangements the mixture's gate was closed, and why, or BIC prefers a single component."""
-    measures: dict[str, list[str]] = {}  # a sentence -> the measures that it is true for
+    """Yield in how many arrangements the mixture's gate was closed, and why, or BIC
+    prefers a single component.
+    """
+    measures: dict[
+        str, list[str]
+    ] = {}  # a sentence -> the measures that it is true for
     for row in rows:
         for sentence in _mixture_notes(run, row.outcomes.calibrations):
             measures.setdefault(sentence, []).append(row.measure)
@@ -161,14 +237,19 @@ def _mixtures(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
 
 def _mixture_notes(run: Replay, calibrations: Sequence[Calibration]) -> Iterator[str]:
     of_all = f"of {run.arrangements} arrangements"
-    reasons = [one.gate.closed_because for one in calibrations if one.gate.closed_because]
+    reasons = [
+        one.gate.closed_because for one in calibrations if one.gate.closed_because
+    ]
     if reasons and not run.shuffles:
         yield f"the gate was closed in the recorded order ({_without_figures(reasons[0])})."
     elif reasons:
         counted = Counter(map(_without_figures, reasons)).most_common()
         each = "; ".join(f"{times}: {reason}" for reason, times in counted)
         yield f"the gate was closed in {len(reasons)} {of_all} ({each})."
-    if doubted := sum(one.mixture is not None and one.mixture.one_group is not None for one in calibrations):
+    if doubted := sum(
+        one.mixture is not None and one.mixture.one_group is not None
+        for one in calibrations
+    ):
         where = f"in {doubted} {of_all}" if run.shuffles else "here"
         yield f"BIC prefers one component {where}; the paper's gate stands all the same."
 
@@ -191,9 +272,10 @@ def _risks(rows: Sequence[Row]) -> Iterator[str]:
     known = [(row, risk) for row in rows if (risk := row.outcomes.risk) is not None]
     if known:
         yield (
-            "P(correct), from how strongly decisions on the calibration questions were supported, and their labels: "
-            f"expected calibration error in {BINS} bins of equal width / with equally many questions, in points; AURC: "
-            "the mean share of wrong answers among the likeliest 1, 2, ... of all, in %."
+            "P(correct), from how strongly decisions on the calibration questions were "
+            f"supported, and their labels: expected calibration error in {BINS} bins "
+            "of equal width / with equally many questions, in points; AURC: the mean "
+            "share of wrong answers among the likeliest 1, 2, ... of all, in %."
         )
     for row, risk in known:
         ece = f"{100 * risk.ece_width:.1f} / {100 * risk.ece_quantile:.1f}"
@@ -201,10 +283,24 @@ def _risks(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def worked_table(worked: Worked, *, plain: bool = False) -> Table:
-    """Return the evidence sample by sample under ReASC, with ASC's posterior beside it; ``plain`` for ASCII alone."""
+    """Return the evidence sample by sample under ReASC, with ASC's posterior beside it;
+    ``plain`` for ASCII alone.
+    """
     table = Table(box=PLAIN_HEAD if plain else box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("#", "Answer", "Score", "Weight", "Evidence", "P(ReASC)", "P(ASC)", "Decision"):
-        table.add_column(name, justify="left" if name in ("Answer", "Evidence", "Decision") else "right")
+    for name in (
+        "#",
+        "Answer",
+        "Score",
+        "Weight",
+        "Evidence",
+        "P(ReASC)",
+        "P(ASC)",
+        "Decision",
+    ):
+        table.add_column(
+            name,
+            justify="left" if name in ("Answer", "Evidence", "Decision") else "right",
+        )
     for at, counted in enumerate(worked.asc):
         response = worked.responses[at]
         weighed = worked.reasc[at] if at < len(worked.reasc) else None
@@ -213,7 +309,11 @@ def worked_table(worked: Worked, *, plain: bool = False) -> Table:
             escape(str(response.answer)),
             "-" if response.score is None else f"{response.score:.3f}",
             f"{worked.weights[at]:.2f}",
-            "" if weighed is None else "  ".join(f"{escape(a)}: {v:.2f}" for a, v in weighed.evidence.items()),
+            ""
+            if weighed is None
+            else "  ".join(
+                f"{escape(a)}: {v:.2f}" for a, v in weighed.evidence.items()
+            ),
             "" if weighed is None else f"{weighed.posterior:.3f}",
             f"{counted.posterior:.3f}",
             _course(at, worked),
@@ -222,26 +322,52 @@ def worked_table(worked: Worked, *, plain: bool = False) -> Table:
 
 
 def _course(at: int, worked: Worked) -> str:
-    last = [name for name, course in (("ReASC", worked.reasc), ("ASC", worked.asc)) if at == len(course) - 1]
-    return f"{' and '.join(last)} {'stop' if len(last) > 1 else 'stops'}" if last else "go on"
+    last = [
+        name
+        for name, course in (("ReASC", worked.reasc), ("ASC", worked.asc))
+        if at == len(course) - 1
+    ]
+    return (
+        f"{' and '.join(last)} {'stop' if len(last) > 1 else 'stops'}"
+        if last
+        else "go on"
+    )
 
 
 def _cells(row: Row, columns: Mapping[str, int]) -> dict[str, str]:
     separator = ", " if columns[_ACCURACY] == _FULL[_ACCURACY] else ","
     return {
-        _METHOD: escape("\n".join(wrap(row.method, columns[_METHOD], initial_indent=" ", subsequent_indent="   "))),
+        _METHOD: escape(
+            "\n".join(
+                wrap(
+                    row.method,
+                    columns[_METHOD],
+                    initial_indent=" ",
+                    subsequent_indent="   ",
+                )
+            )
+        ),
         _ACCURACY: _interval(row.accuracy, "{:.1f}", separator),
         _SAMPLES: f"{row.samples.value:.2f}",
-        _TOKENS: f"{row.tokens.value:,.0f}" if row.tokens.value < 99_999.5 else f"{row.tokens.value / 1000:,.0f}k",
+        _TOKENS: f"{row.tokens.value:,.0f}"
+        if row.tokens.value < 99_999.5
+        else f"{row.tokens.value / 1000:,.0f}k",
         _TO_SC: f"{row.tokens_vs_sc.value:.2f}",
         _TO_ASC: f"{row.tokens_vs_asc.value:.2f}",
         _DIFFERENCE: _interval(row.accuracy_vs_asc, "{:+.1f}", separator),
-        _COST: "" if row.tflops is None else f"{row.tflops:.2g}" if row.tflops < 99.5 else f"{row.tflops:,.0f}",
+        _COST: ""
+        if row.tflops is None
+        else f"{row.tflops:.2g}"
+        if row.tflops < 99.5
+        else f"{row.tflops:,.0f}",
     }
 
 
 def _interval(estimate: Estimate, style: str, separator: str) -> str:
-    percents = (style.format(100 * part) for part in (estimate.value, estimate.low, estimate.high))
+    percents = (
+        style.format(100 * part)
+        for part in (estimate.value, estimate.low, estimate.high)
+    )
     value, low, high = (text.replace("100.0", "100") for text in percents)
     return value if math.isnan(estimate.low) else f"{value} \\[{low}{separator}{high}]"
 
@@ -251,4 +377,6 @@ def _section(row: Row) -> str:
     if row.spec != "auto" or not chosen:
         return row.measure
     best, times = chosen.most_common(1)[0]
-    return f"auto: {best}" + (f" in {times} of {chosen.total()} shuffles" if chosen.total() > 1 else "")
+    return f"auto: {best}" + (
+        f" in {times} of {chosen.total()} shuffles" if chosen.total() > 1 else ""
+    )

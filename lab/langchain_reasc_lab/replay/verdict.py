@@ -1,4 +1,6 @@
-"""What a replay comes to, in sentences: ReASC beside asking once and beside always asking all, for people."""
+"""What a replay comes to, in sentences: ReASC beside asking once and beside always
+asking all, for people.
+"""
 
 import math
 from collections.abc import Sequence
@@ -13,32 +15,44 @@ __all__ = ["PASS", "four_rows", "verdict", "verdict_as_data"]
 
 PASS: Final = "pass@1"
 _CLOSE: Final = 5.0
-"""Points: a difference whose interval lies within these on both sides is called none; a wider one, undecided."""
+"""Points: a difference whose interval lies within these on both sides is called none; a
+wider one, undecided.
+"""
 _LITTLE: Final = 2.0
 """Points: votes that may gain no more do not help."""
 _FEWEST: Final = 30
-"""Questions, below which resampled intervals are too narrow to conclude anything from."""
+"""Questions, below which resampled intervals are too narrow to conclude anything from.
+"""
 
 
 def four_rows(run: Replay, rows: Sequence[Row]) -> dict[str, Row]:
-    """Return the rows that matter most: asking once, always asking all, ASC, and ReASC as it runs by default.
+    """Return the rows that matter most: asking once, always asking all, ASC, and ReASC
+    as it runs by default.
 
-    That is the offline calibration with its safeguards or, where nothing is calibrated, the rule that needs none.
+    That is the offline calibration with its safeguards or, where nothing is calibrated,
+    the rule that needs none.
     """
     spec = next((row.spec for row in rows if row.spec is not None), None)
     name = ASC_ROW if spec is None else live_rule(run, spec)[0]
     by_key = {(row.method, row.spec): row for row in rows}
-    held = max(len(question.responses) for question in run.pool.questions[run.pool.calibrating :])
+    held = max(
+        len(question.responses)
+        for question in run.pool.questions[run.pool.calibrating :]
+    )
     return {
         "Asking once": by_key[PASS, None],
-        f"Always {min(run.settings.max_samples, held)}": by_key[run.settings.fixed_budget, None],
+        f"Always {min(run.settings.max_samples, held)}": by_key[
+            run.settings.fixed_budget, None
+        ],
         "ASC": by_key[ASC_ROW, None],
         "ReASC": by_key[HORIZON, None] if name == ASC_ROW else by_key[name, spec],
     }
 
 
 def verdict(run: Replay, rows: Sequence[Row]) -> list[str]:
-    """Return the outcome on one pool, in sentences with their 95 % intervals; the first says most."""
+    """Return the outcome on one pool, in sentences with their 95 % intervals; the first
+    says most.
+    """
     (_, once), (always, everything), _, (_, ours) = four_rows(run, rows).items()
     tested = int(ours.outcomes.tested.any(axis=0).sum())
     sentences = [
@@ -47,8 +61,14 @@ def verdict(run: Replay, rows: Sequence[Row]) -> list[str]:
     ]
     if tested < _FEWEST:
         count = f"{tested} question{' does' if tested == 1 else 's do'}"
-        return [*sentences, f"{count} not tell methods apart: record {_FEWEST} or more."]
-    sentences += [_votes(once, always), f"{_compared(ours, always)}, {_tokens(ours.tokens_vs_sc)}."]
+        return [
+            *sentences,
+            f"{count} not tell methods apart: record {_FEWEST} or more.",
+        ]
+    sentences += [
+        _votes(once, always),
+        f"{_compared(ours, always)}, {_tokens(ours.tokens_vs_sc)}.",
+    ]
     if ours.method != HORIZON:
         sentences.append(
             f"Beside ASC, which counts votes and needs no confidence, ReASC has {_points(ours.accuracy_vs_asc)}, "
@@ -64,7 +84,9 @@ def verdict(run: Replay, rows: Sequence[Row]) -> list[str]:
 
 
 def verdict_as_data(run: Replay, rows: Sequence[Row]) -> dict[str, Any]:
-    """Return the sentences, and the figures of the first one with the row that each is of; null if there is none."""
+    """Return the sentences, and the figures of the first one with the row that each is
+    of; null if there is none.
+    """
     named = four_rows(run, rows)
     once = named["Asking once"]
     figures = {
@@ -72,7 +94,9 @@ def verdict_as_data(run: Replay, rows: Sequence[Row]) -> dict[str, Any]:
             "method": row.method,
             "measure": measure_data(row.spec),
             "accuracy": row.accuracy.value,
-            "tokens_vs_once": ratio if math.isfinite(ratio := _ratio(row, once)) else None,
+            "tokens_vs_once": ratio
+            if math.isfinite(ratio := _ratio(row, once))
+            else None,
         }
         for name, row in named.items()
     }
@@ -107,7 +131,9 @@ def _votes(once: Row, always: str) -> str:
 
 
 def _compared(row: Row, always: str) -> str:
-    """Return whether accuracy is worse, better, the same within so many points, or undecided."""
+    """Return whether accuracy is worse, better, the same within so many points, or
+    undecided.
+    """
     difference, all_samples = row.accuracy_vs_sc.percent, always.lower()
     reach = max(-difference.low, difference.high)
     if difference.low > 0 or difference.high < 0:
@@ -121,7 +147,9 @@ def _compared(row: Row, always: str) -> str:
 
 
 def _points(share: Estimate) -> str:
-    return f"{share.percent.value:+.1f} points {share.percent.interval('+.1f')}".rstrip()
+    return (
+        f"{share.percent.value:+.1f} points {share.percent.interval('+.1f')}".rstrip()
+    )
 
 
 def _tokens(ratio: Estimate) -> str:

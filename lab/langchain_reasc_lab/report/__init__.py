@@ -9,7 +9,12 @@ from langchain_reasc_lab.report.output import (
     write_text,
 )
 from langchain_reasc_lab.report.report import CONTENTS, Entry, Part, Report, make_report
-from langchain_reasc_lab.report.study import Parameters, Study, StudySettings, parameters_of
+from langchain_reasc_lab.report.study import (
+    Parameters,
+    Study,
+    StudySettings,
+    parameters_of,
+)
 from langchain_reasc_lab.report.tables import Cell, Column, Table
 
 __all__ = [

@@ -6,7 +6,15 @@ from typing import Final
 import numpy as np
 
 from langchain_reasc_lab.replay.arrangement import Arrangement, padded
-from langchain_reasc_lab.replay.methods import ASC_ROW, MIXTURE, OFFLINE, Method, Split, counting, weighing
+from langchain_reasc_lab.replay.methods import (
+    ASC_ROW,
+    MIXTURE,
+    OFFLINE,
+    Method,
+    Split,
+    counting,
+    weighing,
+)
 from langchain_reasc_lab.replay.metrics import tflops
 from langchain_reasc_lab.replay.wall_clock import Floats, WallClock, wall_clock
 from langchain_reasc_lab.report.study import Study
@@ -22,32 +30,50 @@ _ROWS: Final = (
     (MIXTURE, 4, False),
     (MIXTURE, 4, True),
 )
-"""The rows: method, samples launched at once, and whether as in a live run or in batches."""
+"""The rows: method, samples launched at once, and whether as in a live run or in
+batches.
+"""
 _METHODS: Final = {name for name, *_ in _ROWS}
 _COLUMNS: Final = (
     Column("Method"),
     Column("At once", ".0f", "Samples launched at once: a wave."),
-    Column("Accuracy %", ".1f", "Right answers among the tested questions, the mean over arrangements."),
-    Column("Tokens", ".0f", "Tokens paid per question, those of samples that were cut off too."),
-    Column("TFLOPs", ".4g", "2N operations per token, in 10¹² per question, where N is known."),
+    Column(
+        "Accuracy %",
+        ".1f",
+        "Right answers among the tested questions, the mean over arrangements.",
+    ),
+    Column(
+        "Tokens",
+        ".0f",
+        "Tokens paid per question, those of samples that were cut off too.",
+    ),
+    Column(
+        "TFLOPs",
+        ".4g",
+        "2N operations per token, in 10¹² per question, where N is known.",
+    ),
     Column(
         "Latency",
         ".2f",
-        "From the first launch to the answer, the mean over questions: in seconds, or where a note says so in tokens, "
-        "those of the slowest response of each wave.",
+        "From the first launch to the answer, the mean over questions: in seconds, or "
+        "where a note says so in tokens, those of the slowest response of each wave.",
     ),
     Column("95th", ".2f", "The latency that 95 % of the questions stay below."),
 )
 _MODELLED: Final = (
-    "Batches are generated to their end, the first response in one with others, and the rule is applied to what came: "
-    "so we read the paper's batched variant. The rows called live are how a live run does it: the first response alone "
-    "while an open gate may accept it, and what still runs at the decision is cut off. A machine that draws more "
-    "sequences at once draws each more slowly, which is not modelled."
+    "Batches are generated to their end, the first response in one with others, and "
+    "the rule is applied to what came: so we read the paper's batched variant. The "
+    "rows called live are how a live run does it: the first response alone while an "
+    "open gate may accept it, and what still runs at the decision is cut off. A "
+    "machine that draws more sequences at once draws each more slowly, which is not "
+    "modelled."
 )
 
 
 def batched(studies: Sequence[Study]) -> Table:
-    """Return the paper's comparison of its batched variant, and beside it how this library runs."""
+    """Return the paper's comparison of its batched variant, and beside it how this
+    library runs.
+    """
     return table_of(studies, _COLUMNS, _batched, notes=[_MODELLED])
 
 
@@ -61,10 +87,14 @@ def _batched(study: Study) -> Block:
         for method in _methods(study, split):
             arrangement = Arrangement(study.recorded, split, split.tested, budget)
             decisions = arrangement.decisions(method)
-            samples = np.array([decision.samples for decision in decisions], dtype=np.int64)
+            samples = np.array(
+                [decision.samples for decision in decisions], dtype=np.int64
+            )
             accuracy = float(np.nanmean(arrangement.cells(decisions, samples)[:, 0]))
             accuracies.setdefault(method.name, []).append(accuracy)
-            lengths = np.minimum(study.recorded.lengths[np.asarray(split.tested)], budget)
+            lengths = np.minimum(
+                study.recorded.lengths[np.asarray(split.tested)], budget
+            )
             for name, at_once, live in _ROWS:
                 if name != method.name:
                     continue
@@ -81,7 +111,9 @@ def _batched(study: Study) -> Block:
     rows: list[Sequence[Cell]] = []
     for name, at_once, live in _ROWS:
         of_splits = clocks.get((name, at_once, live), [])
-        if len(of_splits) < len(study.splits):  # the method was impossible in some arrangements
+        if len(of_splits) < len(
+            study.splits
+        ):  # the method was impossible in some arrangements
             continue
         latency = np.concatenate([clock.latency for clock in of_splits])
         tokens = float(np.concatenate([clock.tokens for clock in of_splits]).mean())
@@ -89,9 +121,14 @@ def _batched(study: Study) -> Block:
         shown = f"{name}, live" if live else name
         accuracy = 100 * float(np.mean(accuracies[name]))
         slow = float(np.quantile(latency, 0.95))
-        rows.append((shown, at_once, accuracy, tokens, spent, float(latency.mean()), slow))
+        rows.append(
+            (shown, at_once, accuracy, tokens, spent, float(latency.mean()), slow)
+        )
     if len(rows) == 2:
-        notes.append(f"There are no rows of ReASC: {study.uncalibrated or 'nothing could be calibrated'}.")
+        notes.append(
+            "There are no rows of ReASC: "
+            f"{study.uncalibrated or 'nothing could be calibrated'}."
+        )
     return rows, notes
 
 
@@ -100,23 +137,42 @@ def _methods(study: Study, split: Split) -> Iterator[Method]:
     settings = study.settings.methods
     methods = [*counting(settings)]
     if not study.uncalibrated:
-        methods += weighing(study.pool, study.scores, split, study.spec, settings, study.calibrated(split))
-    yield from (method for method in methods if method.name in _METHODS and not method.problem)
+        methods += weighing(
+            study.pool,
+            study.scores,
+            split,
+            study.spec,
+            settings,
+            study.calibrated(split),
+        )
+    yield from (
+        method for method in methods if method.name in _METHODS and not method.problem
+    )
 
 
 def durations(study: Study) -> tuple[Floats, str]:
-    """Return the time of each response: at the stated rate, or as it was recorded; its tokens if some were not timed.
+    """Return the time of each response: at the stated rate, or as it was recorded; its
+    tokens if some were not timed.
 
     Returns:
-        Shape (questions, responses), in recorded order; in seconds, or in tokens where the note says so. And the note:
-        where the times come from.
+        Shape (questions, responses), in recorded order; in seconds, or in tokens where
+        the note says so. And the note: where the times come from.
     """
     tokens, rate = study.recorded.tokens, study.settings.tokens_per_second
     if rate is not None:
-        return tokens / rate, f"latencies at {rate:g} tokens per second of each sequence"
-    times = [[response.seconds for response in question.responses] for question in study.pool.questions]
+        return (
+            tokens / rate,
+            f"latencies at {rate:g} tokens per second of each sequence",
+        )
+    times = [
+        [response.seconds for response in question.responses]
+        for question in study.pool.questions
+    ]
     if any(time is None for row in times for time in row):
         note = "responses without a recorded time, so latencies are in tokens; --tokens-per-second R makes them seconds"
         return tokens, note
     seconds = padded([[float(time or 0) for time in row] for row in times], 0.0)
-    return seconds, "latencies by the times that were recorded, under the load of the recording"
+    return (
+        seconds,
+        "latencies by the times that were recorded, under the load of the recording",
+    )

@@ -37,26 +37,47 @@ from langchain_reasc_lab.report.results import (
     number,
 )
 from langchain_reasc_lab.report.study import Change, Study, parameters_of
-from langchain_reasc_lab.report.tables import INTERVALS, Block, Cell, Column, Table, table_of
+from langchain_reasc_lab.report.tables import (
+    INTERVALS,
+    Block,
+    Cell,
+    Column,
+    Table,
+    table_of,
+)
 from langchain_reasc_lab.rules import CISC
 
 _ASC: Final[RowKey] = (ASC_ROW, None)
 _POINTS: Final = "+.1f"
 _NO_RATIO: Final = (
-    "pass@1 has no accuracy per cost: of one response it would be the highest of any table, whatever is answered."
+    "pass@1 has no accuracy per cost: of one response it would be the highest of any "
+    "table, whatever is answered."
 )
 
 
 def main(studies: Sequence[Study]) -> Table:
-    """Return accuracy, samples and tokens, and what they come to together, of every method."""
+    """Return accuracy, samples and tokens, and what they come to together, of every
+    method.
+    """
     cost = Cost.of(studies)
     columns = [
         Column("Method"),
         ACCURACY,
-        Column("Δ to ASC", _POINTS, "Accuracy minus that of ASC on the same responses, in points."),
+        Column(
+            "Δ to ASC",
+            _POINTS,
+            "Accuracy minus that of ASC on the same responses, in points.",
+        ),
         Column("Samples", ".2f", "Responses used per question."),
         Cost(flops=False).column,
-        Column("vs SC %", _POINTS, "Tokens more (+) or fewer (-) than self-consistency's, at the whole budget."),
+        Column(
+            "vs SC %",
+            _POINTS,
+            (
+                "Tokens more (+) or fewer (-) than self-consistency's, at the whole "
+                "budget."
+            ),
+        ),
     ]
     notes = [_methods_explained(studies[0].settings.methods.max_samples)]
     if cost.flops:
@@ -67,7 +88,9 @@ def main(studies: Sequence[Study]) -> Table:
         notes = how_compared(study, cost)
         if not study.uncalibrated:
             name, reason = live_rule(study.run, study.spec)
-            notes.append(f"A live run with an offline calibration is the row '{name}': {reason}.")
+            notes.append(
+                f"A live run with an offline calibration is the row '{name}': {reason}."
+            )
         return [_main_cells(study, row, cost) for row in methods_shown(study)], notes
 
     return table_of(studies, columns, block, notes=(*notes, INTERVALS))
@@ -78,31 +101,53 @@ def _main_cells(study: Study, row: Row, cost: Cost) -> tuple[Cell, ...]:
     if row.method != study.settings.methods.fixed_budget:
         saved = number(100 * (row.tokens_vs_sc.value - 1))
     tokens = row.tokens.value
-    cells = (row.method, row.accuracy.percent, row.accuracy_vs_asc.percent, row.samples.value, tokens, saved)
+    cells = (
+        row.method,
+        row.accuracy.percent,
+        row.accuracy_vs_asc.percent,
+        row.samples.value,
+        tokens,
+        saved,
+    )
     if not cost.flops:
         return cells
-    efficiency = None if row.method == PASS else cost.efficiency(study, row.accuracy.value, tokens)
+    efficiency = (
+        None
+        if row.method == PASS
+        else cost.efficiency(study, row.accuracy.value, tokens)
+    )
     return (*cells, cost(study, tokens), efficiency)
 
 
 def _methods_explained(budget: int) -> str:
     return (
-        f"pass@1 takes the first response, SC@{budget} the majority of {budget}. ESC stops when the four responses of "
-        "a window agree, ASC when the leading answer is ahead with 95 %, Finite horizon when it wins the vote of the "
-        "whole budget with 97 %, Agreement when it does so with 97.5 %, as the questions before have taught it, or "
-        "when more samples would hardly help, as ReASC (online) does too. ReASC weighs votes by confidence, and may "
-        "stop after one: offline is calibrated on labelled questions, and safeguarded is what runs by default; mixture "
-        "is fitted to the first responses to all tested questions, and online learns from one tested question after "
-        "the other, both without labels."
+        f"pass@1 takes the first response, SC@{budget} the majority of {budget}. ESC "
+        "stops when the four responses of a window agree, ASC when the leading answer "
+        "is ahead with 95 %, Finite horizon when it wins the vote of the whole budget "
+        "with 97 %, Agreement when it does so with 97.5 %, as the questions before "
+        "have taught it, or when more samples would hardly help, as ReASC (online) "
+        "does too. ReASC weighs votes by confidence, and may stop after one: offline "
+        "is calibrated on labelled questions, and safeguarded is what runs by default; "
+        "mixture is fitted to the first responses to all tested questions, and online "
+        "learns from one tested question after the other, both without labels."
     )
 
 
 def intervals(studies: Sequence[Study]) -> Table:
-    """Return every method's accuracy on one arrangement, with the paper's bootstrap and with an exact interval."""
+    """Return every method's accuracy on one arrangement, with the paper's bootstrap and
+    with an exact interval.
+    """
 
     def block(study: Study) -> Block:
-        correct = {row.method: row.outcomes.column("correct")[:1] for row in methods_shown(study)}
-        learning = {row.method: row.outcomes.learned for row in methods_shown(study) if not row.outcomes.rules}
+        correct = {
+            row.method: row.outcomes.column("correct")[:1]
+            for row in methods_shown(study)
+        }
+        learning = {
+            row.method: row.outcomes.learned
+            for row in methods_shown(study)
+            if not row.outcomes.rules
+        }
         tested = ~np.isnan(correct[PASS])
         drawn = Bootstrap(correct, tested, seed=study.settings.seed)
         rows: list[tuple[Cell, ...]] = []
@@ -110,32 +155,48 @@ def intervals(studies: Sequence[Study]) -> Table:
             alone = exact(int(right[tested].sum()), drawn.questions).percent
             ends = (None, None) if method in learning else (alone.low, alone.high)
             rows.append(
-                (method, drawn.resampled(method, learned=learning.get(method, 0.0)).percent, *ends, drawn.questions)
+                (
+                    method,
+                    drawn.resampled(method, learned=learning.get(method, 0.0)).percent,
+                    *ends,
+                    drawn.questions,
+                )
             )
         shuffles = study.run.shuffles
         arranged = "of one shuffle" if shuffles else "in recorded order"
         if shuffles > 1:
             arranged = f"of the first of {shuffles} shuffles, so that the values are not the means that main has"
-        return rows, [f"{study.name}: {drawn.questions} questions {arranged}.", *how_calibrated(study)]
+        return rows, [
+            f"{study.name}: {drawn.questions} questions {arranged}.",
+            *how_calibrated(study),
+        ]
 
     columns = [
         Column("Method"),
-        Column("Accuracy %", ".2f", "Right answers, with the 2.5th and the 97.5th percentile of the resamples."),
+        Column(
+            "Accuracy %",
+            ".2f",
+            "Right answers, with the 2.5th and the 97.5th percentile of the resamples.",
+        ),
         Column("Exact low", ".2f", "Lower end of Clopper and Pearson's interval."),
         Column("Exact high", ".2f", "Upper end of Clopper and Pearson's interval."),
         Column("Questions", ",.0f", "How many were tested."),
     ]
     note = (
-        f"[..] is the paper's interval: a non-parametric bootstrap over the tested questions, {RESAMPLES:,} resamples "
-        "of one arrangement. Beside it stands the exact binomial one (Clopper and Pearson, 95 %), which does not "
-        "shrink to a point where no answer, or every answer, is right. Methods that learn while they are tested have "
-        "neither: one arrangement does not show what another would teach."
+        "[..] is the paper's interval: a non-parametric bootstrap over the tested "
+        f"questions, {RESAMPLES:,} resamples of one arrangement. Beside it stands the "
+        "exact binomial one (Clopper and Pearson, 95 %), which does not shrink to a "
+        "point where no answer, or every answer, is right. Methods that learn while "
+        "they are tested have neither: one arrangement does not show what another "
+        "would teach."
     )
     return table_of(studies, columns, block, notes=(note,))
 
 
 def stage1(studies: Sequence[Study]) -> Table:
-    """Return the share of questions that one response answers, and what the whole budget makes of the same ones."""
+    """Return the share of questions that one response answers, and what the whole
+    budget makes of the same ones.
+    """
     cost = Cost.of(studies)
     drawn: list[Accepted] = []
 
@@ -148,26 +209,53 @@ def stage1(studies: Sequence[Study]) -> Table:
             outcomes = study.run.outcomes.get(row)
             if outcomes is None or outcomes.impossible:
                 continue
-            results = Results(study, study.run.outcomes, cost, among=outcomes.column("gated"))
+            results = Results(
+                study, study.run.outcomes, cost, among=outcomes.column("gated")
+            )
             share = results.share(row)
             rows.append(
-                (name, share, results.accuracy(row), results.accuracy(budget), results.minus(row, budget)),
+                (
+                    name,
+                    share,
+                    results.accuracy(row),
+                    results.accuracy(budget),
+                    results.minus(row, budget),
+                ),
             )
             if not results.questions:
                 notes.append(f"The gate of {name} accepts nothing.")
             if name != SAFEGUARDED:
-                size = study.parameters if len(studies) == 1 else parameters_of(study.pool.metadata)
-                drawn.append(Accepted(study.name, name, size.count if size else None, share))
+                size = (
+                    study.parameters
+                    if len(studies) == 1
+                    else parameters_of(study.pool.metadata)
+                )
+                drawn.append(
+                    Accepted(study.name, name, size.count if size else None, share)
+                )
         return rows, notes
 
     columns = [
         Column("Method"),
-        Column("Accepted %", ".1f", "Share of the tested questions that the first response answers."),
+        Column(
+            "Accepted %",
+            ".1f",
+            "Share of the tested questions that the first response answers.",
+        ),
         Column("Accuracy %", ".1f", "Of those, the share that it answers right."),
         Column(
-            "Majority %", ".1f", "The share of the same questions that the majority of the whole budget answers right."
+            "Majority %",
+            ".1f",
+            (
+                "The share of the same questions that the majority of the whole budget "
+                "answers right."
+            ),
         ),
-        Column("Gate - majority", _POINTS, "The difference, in points: what accepting one response loses or gains."),
+        Column(
+            "Gate - majority",
+            _POINTS,
+            "The difference, in points: what accepting one response loses or gains.",
+        ),
     ]
     table = table_of(studies, columns, block, notes=(INTERVALS, SIZES))
     return replace(table, draw=partial(draw_acceptance, drawn))
@@ -182,28 +270,63 @@ def stage2(studies: Sequence[Study]) -> Table:
         notes = how_compared(study, cost)
         for row, calibration in study.calibrations().items():
             ours = row, study.spec
-            left = Results(study, study.run.outcomes, cost, among=1 - study.run.outcomes[ours].column("gated"))
+            left = Results(
+                study,
+                study.run.outcomes,
+                cost,
+                among=1 - study.run.outcomes[ours].column("gated"),
+            )
             if not left.questions:
-                notes.append(f"The gate of {row} accepts every question, and leaves none to Stage 2.")
+                notes.append(
+                    f"The gate of {row} accepts every question, and leaves none to "
+                    "Stage 2."
+                )
                 continue
-            for name, key in (("ASC (counts votes)", _ASC), ("ReASC (weighs them)", ours)):
-                rows.append((calibration, name, left.share(ours), *_beside_asc(left, key)))
+            for name, key in (
+                ("ASC (counts votes)", _ASC),
+                ("ReASC (weighs them)", ours),
+            ):
+                rows.append(
+                    (calibration, name, left.share(ours), *_beside_asc(left, key))
+                )
         return rows, notes
 
     columns = [
         Column("Calibration"),
         Column("Method"),
-        Column("Left %", ".1f", "Share of the tested questions that the gate does not accept; all else is of them."),
-        Column("Accuracy %", ".1f", "Share of these questions that are answered right."),
+        Column(
+            "Left %",
+            ".1f",
+            (
+                "Share of the tested questions that the gate does not accept; all else is "
+                "of them."
+            ),
+        ),
+        Column(
+            "Accuracy %", ".1f", "Share of these questions that are answered right."
+        ),
         cost.column,
-        Column("vs ASC %", _POINTS, "What is spent more (+) or less (-) than by ASC on these questions."),
-        Column("Δ to ASC", _POINTS, "Accuracy minus that of ASC on these questions, in points."),
+        Column(
+            "vs ASC %",
+            _POINTS,
+            "What is spent more (+) or less (-) than by ASC on these questions.",
+        ),
+        Column(
+            "Δ to ASC",
+            _POINTS,
+            "Accuracy minus that of ASC on these questions, in points.",
+        ),
     ]
     return table_of(studies, columns, block)
 
 
 def _beside_asc(results: Results, key: RowKey) -> tuple[Cell, ...]:
-    return results.accuracy(key), results.cost(key), results.more_than(_ASC, key), results.minus(key, _ASC)
+    return (
+        results.accuracy(key),
+        results.cost(key),
+        results.more_than(_ASC, key),
+        results.minus(key, _ASC),
+    )
 
 
 GATE_ALONE: Final = "Gate, then counting"
@@ -224,7 +347,9 @@ def ablation(studies: Sequence[Study]) -> Table:
         notes = how_compared(study, cost)
         for row, calibration in study.calibrations().items():
             ours = row, study.spec
-            alone = {name: study.variant_key(row, name) for name in (STAGE_2, GATE_ALONE)}
+            alone = {
+                name: study.variant_key(row, name) for name in (STAGE_2, GATE_ALONE)
+            }
             for name, key in {ASC_ROW: _ASC, **alone, "ReASC": ours}.items():
                 rows.append((calibration, name, *_beside_asc(results, key)))
         return rows, notes
@@ -238,13 +363,17 @@ def ablation(studies: Sequence[Study]) -> Table:
         Column("Δ to ASC", _POINTS, "Accuracy minus that of ASC, in points."),
     ]
     meaning = (
-        f"{STAGE_2}: votes are weighed, and no question is answered by one response. {GATE_ALONE}: one response "
-        "answers what the gate accepts, and the votes on all else are counted."
+        f"{STAGE_2}: votes are weighed, and no question is answered by one response. "
+        f"{GATE_ALONE}: one response answers what the gate accepts, and the votes on "
+        "all else are counted."
     )
     return table_of(studies, columns, block, notes=(meaning, INTERVALS))
 
 
-_EQUAL_COST: Final = {**EQUAL_COST, SAFEGUARDED: "ASC at equal cost (offline, safeguarded)"}
+_EQUAL_COST: Final = {
+    **EQUAL_COST,
+    SAFEGUARDED: "ASC at equal cost (offline, safeguarded)",
+}
 _TOGETHER: Final = "Weighted majority of all"
 
 
@@ -261,20 +390,30 @@ def controls(studies: Sequence[Study]) -> Table:
             ours: RowKey = (name, study.spec)
             if ours not in study.run.outcomes or outcomes[ours].impossible:
                 continue
-            rows.append((name, "(itself)", results.accuracy(ours), results.cost(ours), None))
+            rows.append(
+                (name, "(itself)", results.accuracy(ours), results.cost(ours), None)
+            )
             for against, control in _against(study, name):
                 if not outcomes[control].impossible:
-                    accuracy, difference = results.accuracy(control), results.minus(ours, control)
-                    rows.append((name, against, accuracy, results.cost(control), difference))
+                    accuracy, difference = (
+                        results.accuracy(control),
+                        results.minus(ours, control),
+                    )
+                    rows.append(
+                        (name, against, accuracy, results.cost(control), difference)
+                    )
         confidences = [
             confidence
             for name in EQUAL_COST.values()
             for confidence in study.run.outcomes[name, study.spec].confidences
         ]
-        ends = " to ".join(dict.fromkeys(f"{end:.4g}" for end in (min(confidences), max(confidences))))
+        ends = " to ".join(
+            dict.fromkeys(f"{end:.4g}" for end in (min(confidences), max(confidences)))
+        )
         notes.append(
-            f"{study.name}: ASC costs the same at a confidence of {ends} in place of 0.95, chosen on the tested "
-            "questions, in its favour; what it spends rises by steps."
+            f"{study.name}: ASC costs the same at a confidence of {ends} in place of "
+            "0.95, chosen on the tested questions, in its favour; what it spends rises "
+            "by steps."
         )
         return rows, notes
 
@@ -283,12 +422,19 @@ def controls(studies: Sequence[Study]) -> Table:
         Column("Against"),
         ACCURACY,
         cost.column,
-        Column("Δ", _POINTS, "Accuracy of the method minus that of the control on the same responses, in points."),
+        Column(
+            "Δ",
+            _POINTS,
+            (
+                "Accuracy of the method minus that of the control on the same responses, "
+                "in points."
+            ),
+        ),
     ]
     meaning = (
-        "Best of N takes the answer of the response with the highest score, and the weighted majority weighs all N by "
-        "ReASC's own weights; both pay for all of them. The gate alone goes on by counting votes, and Stage 2 alone "
-        "has no gate."
+        "Best of N takes the answer of the response with the highest score, and the "
+        "weighted majority weighs all N by ReASC's own weights; both pay for all of "
+        "them. The gate alone goes on by counting votes, and Stage 2 alone has no gate."
     )
     return table_of(studies, columns, block, notes=(meaning, INTERVALS))
 
@@ -302,21 +448,33 @@ def _controls(study: Study) -> dict[RowKey, Outcomes]:
         calibrated = study.calibrated(split)
         if calibrated.measure is None:
             yield method_by(calibrated.offline, best, spec, None, settings)
-        else:  # with a temperature next to nothing, all the weight is on the highest score
+        else:
+            # with a temperature next to nothing, all the weight is on the highest score
             rule = CISC(temperature=sys.float_info.min, on_missing_confidence="count")
             yield Method(best, rule | cap, spec, calibrated.measure)
         by_default = partial(safeguarded_rule, budget=settings.max_samples)
-        yield method_by(calibrated.offline, SAFEGUARDED, spec, calibrated.measure, settings, by_default)
+        yield method_by(
+            calibrated.offline,
+            SAFEGUARDED,
+            spec,
+            calibrated.measure,
+            settings,
+            by_default,
+        )
 
     def weigh_all(rule: ReASC) -> StoppingRule:
         return _ALONE[STAGE_2](rule) & cap
 
-    outcomes = study.compare(methods_of, equal_cost={SAFEGUARDED: _EQUAL_COST[SAFEGUARDED]})
+    outcomes = study.compare(
+        methods_of, equal_cost={SAFEGUARDED: _EQUAL_COST[SAFEGUARDED]}
+    )
     return outcomes | study.variants({**_ALONE, _TOGETHER: weigh_all})
 
 
 def _against(study: Study, row: str) -> Iterator[tuple[str, RowKey]]:
-    """Yield the controls of one row of ReASC: their names, and by what their outcomes are known."""
+    """Yield the controls of one row of ReASC: their names, and by what their outcomes
+    are known.
+    """
     yield "ASC at equal cost", (_EQUAL_COST[row], study.spec)
     if row in (OFFLINE, MIXTURE):
         for name in (GATE_ALONE, STAGE_2, _TOGETHER):

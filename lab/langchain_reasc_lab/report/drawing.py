@@ -1,11 +1,19 @@
-"""Figures of tables: the questions that the gate accepts, and accuracy and cost by a setting."""
+"""Figures of tables: the questions that the gate accepts, and accuracy and cost by a
+setting.
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_reasc_lab.replay.bootstrap import Estimate
 from langchain_reasc_lab.replay.methods import MIXTURE, OFFLINE
-from langchain_reasc_lab.replay.plots import COLOURS, MARKERS, empty_figure, legend_below, reach
+from langchain_reasc_lab.replay.plots import (
+    COLOURS,
+    MARKERS,
+    empty_figure,
+    legend_below,
+    reach,
+)
 from langchain_reasc_lab.report.tables import Cell, Table, number_of
 
 if TYPE_CHECKING:
@@ -13,13 +21,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SIZES: Final = (
-    "The figure has the accepted share against the model's size, where every pool or the name of its model tells it "
-    "and they differ; else by pool."
+    "The figure has the accepted share against the model's size, where every pool or "
+    "the name of its model tells it and they differ; else by pool."
 )
 
 
 class Accepted(NamedTuple):
-    """The share of a pool's questions that the gate of a method accepts, and N of the pool's model."""
+    """The share of a pool's questions that the gate of a method accepts, and N of the
+    pool's model.
+    """
 
     pool: str
     method: str
@@ -28,7 +38,9 @@ class Accepted(NamedTuple):
 
 
 def draw_acceptance(accepted: Sequence[Accepted]) -> "Figure":
-    """Draw what the gate accepts against the number of parameters, where all pools tell it and differ; else by pool."""
+    """Draw what the gate accepts against the number of parameters, where all pools tell
+    it and differ; else by pool.
+    """
     sizes = {point.parameters for point in accepted}
     sized = len(sizes) > 1 and None not in sizes
     pools = list(dict.fromkeys(point.pool for point in accepted))
@@ -43,7 +55,12 @@ def draw_acceptance(accepted: Sequence[Accepted]) -> "Figure":
         else:
             _draw_bars(axes, points, pools, number)
     if sized:
-        axes.set(xscale="log", xlabel="parameters (billions)", ylabel="accepted (%)", ylim=(0, 100))
+        axes.set(
+            xscale="log",
+            xlabel="parameters (billions)",
+            ylabel="accepted (%)",
+            ylim=(0, 100),
+        )
         billions = sorted((size or 0) / 1e9 for size in sizes)
         axes.set_xticks(billions, [f"{size:.3g}" for size in billions])
         axes.minorticks_off()
@@ -72,26 +89,42 @@ def _draw_points(axes: "Axes", points: Sequence[Accepted], number: int) -> None:
     if number == 0:
         for size, point in zip(sizes, points, strict=True):
             place = (size, point.share.value)
-            axes.annotate(point.pool, place, xytext=(6, 6), textcoords="offset points", fontsize=7)
+            axes.annotate(
+                point.pool, place, xytext=(6, 6), textcoords="offset points", fontsize=7
+            )
 
 
-def _draw_bars(axes: "Axes", points: Sequence[Accepted], pools: Sequence[str], number: int) -> None:
+def _draw_bars(
+    axes: "Axes", points: Sequence[Accepted], pools: Sequence[str], number: int
+) -> None:
     places = [pools.index(point.pool) + 0.35 * (number - 0.5) for point in points]
     shares = [point.share for point in points]
     values = [share.value for share in shares]
-    axes.barh(places, values, 0.32, xerr=reach(shares), color=COLOURS[number], ecolor="0.5", label=points[0].method)
+    axes.barh(
+        places,
+        values,
+        0.32,
+        xerr=reach(shares),
+        color=COLOURS[number],
+        ecolor="0.5",
+        label=points[0].method,
+    )
 
 
-_ASIDE: Final = 0.008  # of the axis, by which a line stands beside the one before it, so that both intervals are seen
+# of the axis, by which a line stands beside the one before it, so that both intervals
+# are seen
+_ASIDE: Final = 0.008
 Point = tuple[float, Cell, Cell]
 """A setting, and the accuracy and the cost at it."""
 
 
 def draw_sweep(table: Table, setting: int) -> "Figure":
-    """Draw accuracy and cost by a setting, with a line for each combination of texts, such as pool and calibration.
+    """Draw accuracy and cost by a setting, with a line for each combination of texts,
+    such as pool and calibration.
 
     Args:
-        table: a table with the setting, the accuracy and the cost in columns beside each other.
+        table: a table with the setting, the accuracy and the cost in columns beside
+            each other.
         setting: the column of the setting, counted from the left.
     """
     figure = empty_figure(5.2, 5.6)

@@ -1,4 +1,6 @@
-"""The picture that `reasc plot` draws of a calibration, or of a store of online learning."""
+"""The picture that `reasc plot` draws of a calibration, or of a store of online
+learning.
+"""
 
 import math
 from collections import Counter
@@ -10,8 +12,16 @@ import numpy as np
 
 from langchain_reasc.calibration.calibration import Calibration
 from langchain_reasc.calibration.observations import Observation
-from langchain_reasc.calibration.promises import agreement_by_support, correctness_by_support
-from langchain_reasc.calibration.reliability import Reliability, Share, binned, reliability_of
+from langchain_reasc.calibration.promises import (
+    agreement_by_support,
+    correctness_by_support,
+)
+from langchain_reasc.calibration.reliability import (
+    Reliability,
+    Share,
+    binned,
+    reliability_of,
+)
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.agreement import Prior
 from langchain_reasc.method.evidence import WEIGHTS, Standardizer
@@ -30,13 +40,16 @@ _MOST_VOTES: Final = 8
 _REACH: Final = 2.0  # standard deviations of scores to both sides of their mean
 
 
-def draw_learned(calibration: Calibration | None, questions: Sequence[Observation] = ()) -> "Figure":
-    """Draw what a calibration says, beside what the questions show, with exact 95 % intervals.
+def draw_learned(
+    calibration: Calibration | None, questions: Sequence[Observation] = ()
+) -> "Figure":
+    """Draw what a calibration says, beside what the questions show, with exact 95 %
+    intervals.
 
     Args:
         calibration: the calibration; None if nothing was learned yet.
-        questions: the questions of a store, with scores of shape (1, responses) by the calibration's measure, or
-            (0, responses) if it has none.
+        questions: the questions of a store, with scores of shape (1, responses) by the
+            calibration's measure, or (0, responses) if it has none.
 
     Raises:
         CalibrationDataError: there is nothing to draw.
@@ -44,7 +57,9 @@ def draw_learned(calibration: Calibration | None, questions: Sequence[Observatio
     """
     panels = [*_panels(calibration, questions)]
     if not panels:
-        raise CalibrationDataError("there is nothing to draw: no question was seen, and nothing learned of any")
+        raise CalibrationDataError(
+            "there is nothing to draw: no question was seen, and nothing learned of any"
+        )
     columns = min(2, len(panels))
     rows = math.ceil(len(panels) / columns)
     figure = empty_figure(_WIDTH * columns, _HEIGHT * rows)
@@ -61,7 +76,9 @@ def draw_learned(calibration: Calibration | None, questions: Sequence[Observatio
     return figure
 
 
-def _panels(calibration: Calibration | None, questions: Sequence[Observation]) -> Iterator[Panel]:
+def _panels(
+    calibration: Calibration | None, questions: Sequence[Observation]
+) -> Iterator[Panel]:
     if questions:
         yield partial(_draw_responses, questions)
     if calibration is not None:
@@ -70,19 +87,31 @@ def _panels(calibration: Calibration | None, questions: Sequence[Observation]) -
         yield partial(_draw_reliability, found)
 
 
-def _panels_of(calibration: Calibration, questions: Sequence[Observation]) -> Iterator[Panel]:
+def _panels_of(
+    calibration: Calibration, questions: Sequence[Observation]
+) -> Iterator[Panel]:
     if calibration.rule_ and calibration.rule_.prior:
-        # Where votes are weighed by confidence, sampling goes on where that is low, and there responses agree less.
-        unweighed = [one for one in questions if one.counted or calibration.measure is None]
+        # Where votes are weighed by confidence, sampling goes on where that is low, and
+        # there responses agree less.
+        unweighed = [
+            one for one in questions if one.counted or calibration.measure is None
+        ]
         yield partial(_draw_agreement, calibration.rule_.agreement_prior, unweighed)
     if calibration.mean is not None:
-        yield partial(_draw_odds if calibration.method == "consensus" else _draw_weights, calibration)
+        yield partial(
+            _draw_odds if calibration.method == "consensus" else _draw_weights,
+            calibration,
+        )
     if calibration.p_correct or calibration.p_agree:
         yield partial(_draw_support, calibration, questions)
 
 
-def _draw_agreement(prior: Prior, questions: Sequence[Observation], axes: "Axes") -> None:
-    """Plot the probability that one more response agrees, given that all votes so far agree."""
+def _draw_agreement(
+    prior: Prior, questions: Sequence[Observation], axes: "Axes"
+) -> None:
+    """Plot the probability that one more response agrees, given that all votes so far
+    agree.
+    """
     seen, agreed = Counter[int](), Counter[int]()
     for question in questions:
         votes = [answer for answer in question.answers if answer is not None]
@@ -92,10 +121,23 @@ def _draw_agreement(prior: Prior, questions: Sequence[Observation], axes: "Axes"
             if votes[at] != votes[0]:
                 break
     votes_so_far = range(1, _MOST_VOTES + 1)
-    axes.plot(votes_so_far, [prior.share([one]) for one in votes_so_far], ".-", color=_BLUE, label="learned")
+    axes.plot(
+        votes_so_far,
+        [prior.share([one]) for one in votes_so_far],
+        ".-",
+        color=_BLUE,
+        label="learned",
+    )
     if seen:
-        _draw_shares(axes, [(at, Share(agreed[at], seen[at])) for at in sorted(seen)], _ORANGE, "seen while counting")
-    axes.set(title="one more response agrees", xlabel="votes so far, all for one answer")
+        _draw_shares(
+            axes,
+            [(at, Share(agreed[at], seen[at])) for at in sorted(seen)],
+            _ORANGE,
+            "seen while counting",
+        )
+    axes.set(
+        title="one more response agrees", xlabel="votes so far, all for one answer"
+    )
     axes.set(ylabel="probability", ylim=(0, 1.03))
 
 
@@ -105,24 +147,43 @@ def _draw_responses(questions: Sequence[Observation], axes: "Axes") -> None:
     axes.bar([*counts], [*counts.values()], color=_BLUE)
     mean = sum(count * n for count, n in counts.items()) / len(questions)
     axes.set(
-        title=f"{mean:.1f} responses a question", xlabel="responses", ylabel="questions", xlim=(0, max(counts) + 1)
+        title=f"{mean:.1f} responses a question",
+        xlabel="responses",
+        ylabel="questions",
+        xlim=(0, max(counts) + 1),
     )
     axes.locator_params(axis="x", integer=True)
 
 
-def _draw_support(calibration: Calibration, questions: Sequence[Observation], axes: "Axes") -> None:
-    """Plot how likely an answer is right, or agrees with further responses, by its support."""
+def _draw_support(
+    calibration: Calibration, questions: Sequence[Observation], axes: "Axes"
+) -> None:
+    """Plot how likely an answer is right, or agrees with further responses, by its
+    support.
+    """
     budget = max((len(one.answers) for one in questions), default=1)
-    rule, row = calibration.rule(on_missing_confidence="count", budget=budget), None if calibration.mean is None else 0
+    rule, row = (
+        calibration.rule(on_missing_confidence="count", budget=budget),
+        None if calibration.mean is None else 0,
+    )
     for curve, seen, colour, name in (
         (calibration.p_correct, correctness_by_support, _BLUE, "is right"),
-        (calibration.p_agree, agreement_by_support, _ORANGE, "agrees with further responses"),
+        (
+            calibration.p_agree,
+            agreement_by_support,
+            _ORANGE,
+            "agrees with further responses",
+        ),
     ):
         if curve is not None:
             axes.plot(*zip(*curve.points, strict=True), color=colour, label=name)
             if pairs := seen(rule, questions, row, curve.support):
                 _draw_shares(axes, binned(*zip(*pairs, strict=True)), colour, None)
-    axes.set(title="an answer, by its support", xlabel="support: its share of the votes", xlim=(0, 1))
+    axes.set(
+        title="an answer, by its support",
+        xlabel="support: its share of the votes",
+        xlim=(0, 1),
+    )
     axes.set(ylabel="probability", ylim=(0, 1.03))
 
 
@@ -143,27 +204,62 @@ def _draw_odds(calibration: Calibration, axes: "Axes") -> None:
     """Plot the probability that a response agrees with the others, by its score."""
     odds = calibration.rule_.odds if calibration.rule_ else ()
     axes.plot([one.score for one in odds], [one.p for one in odds], ".-", color=_BLUE)
-    axes.set(title="a response agrees with the others", xlabel=f"score: {calibration.measure}")
+    axes.set(
+        title="a response agrees with the others",
+        xlabel=f"score: {calibration.measure}",
+    )
     axes.set(ylabel="probability", ylim=(0, 1.03))
 
 
 def _draw_weights(calibration: Calibration, axes: "Axes") -> None:
     """Plot the weight of a vote by its score, and the gate."""
-    assert calibration.mean is not None and calibration.std is not None  # only a calibration by consensus has none
+    assert (
+        calibration.mean is not None and calibration.std is not None
+    )  # only a calibration by consensus has none
     mean, std = calibration.mean, calibration.std
     scores = np.linspace(mean - _REACH * std, mean + _REACH * std, 121)
-    weigh = WEIGHTS["count" if calibration.fallback or calibration.unweighed else calibration.weight]
+    weigh = WEIGHTS[
+        "count" if calibration.fallback or calibration.unweighed else calibration.weight
+    ]
     by = Standardizer(mean, std, calibration.lambda_)
     axes.plot(scores, [weigh(float(score), by) for score in scores], color=_BLUE)
-    axes.axvspan(mean - std, mean + std, color="0.5", alpha=0.15, label="mean ± standard deviation")
+    axes.axvspan(
+        mean - std,
+        mean + std,
+        color="0.5",
+        alpha=0.15,
+        label="mean ± standard deviation",
+    )
     threshold, _ = calibration.gate.in_use
     if threshold is not None:
-        axes.axvline(threshold, color=_ORANGE, label=f"gate {threshold:.4g}: accepted from here on")
-    axes.set(title="what a vote weighs, and the gate", xlabel=f"score: {calibration.measure}", ylim=(0, None))
+        axes.axvline(
+            threshold,
+            color=_ORANGE,
+            label=f"gate {threshold:.4g}: accepted from here on",
+        )
+    axes.set(
+        title="what a vote weighs, and the gate",
+        xlabel=f"score: {calibration.measure}",
+        ylim=(0, None),
+    )
 
 
-def _draw_shares(axes: "Axes", points: Sequence[tuple[float, Share]], colour: str, label: str | None) -> None:
+def _draw_shares(
+    axes: "Axes", points: Sequence[tuple[float, Share]], colour: str, label: str | None
+) -> None:
     values, shares = [at for at, _ in points], [share for _, share in points]
-    reach = [[max(0.0, abs(share.value - share.interval[end])) for share in shares] for end in (0, 1)]
+    reach = [
+        [max(0.0, abs(share.value - share.interval[end])) for share in shares]
+        for end in (0, 1)
+    ]
     heights = [share.value for share in shares]
-    axes.errorbar(values, heights, yerr=reach, fmt="o", color=colour, markersize=4, elinewidth=0.8, label=label)
+    axes.errorbar(
+        values,
+        heights,
+        yerr=reach,
+        fmt="o",
+        color=colour,
+        markersize=4,
+        elinewidth=0.8,
+        label=label,
+    )

@@ -1,4 +1,6 @@
-"""Write a report: a page of Markdown with its figures and CSV files, JSON, or the lines of a terminal."""
+"""Write a report: a page of Markdown with its figures and CSV files, JSON, or the lines
+of a terminal.
+"""
 
 import csv
 import io
@@ -28,7 +30,8 @@ from langchain_reasc_lab.report.tables import Cell, Table, cell_text, listed, nu
 
 
 def write_report(report: Report, out: Path) -> None:
-    """Write a report as Markdown, with its figures and all data in the folder ``NAME-figures`` beside it.
+    """Write a report as Markdown, with its figures and all data in the folder
+    ``NAME-figures`` beside it.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -45,22 +48,32 @@ def write_report(report: Report, out: Path) -> None:
 
 def _file_name(part: Part, number: int) -> str:
     """Return the name of a table's files, without their endings."""
-    return f"{part.entry.name}-{number + 1}" if len(part.tables) > 1 else part.entry.name
+    return (
+        f"{part.entry.name}-{number + 1}" if len(part.tables) > 1 else part.entry.name
+    )
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text without control characters, in a folder that is made if it is missing."""
+    """Write a text without control characters, in a folder that is made if it is
+    missing.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    whole = harmless(text).encode("utf-8", "replace").decode("utf-8")  # a model may write half a character
+    whole = (
+        harmless(text).encode("utf-8", "replace").decode("utf-8")
+    )  # a model may write half a character
     write_atomically(path, whole)
 
 
 def table_csv(table: Table) -> str:
-    """Return a table as CSV, in full precision, with columns for the ends of intervals; empty where nothing is."""
+    """Return a table as CSV, in full precision, with columns for the ends of intervals;
+    empty where nothing is.
+    """
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     places = range(len(table.columns))
-    has_interval = [any(isinstance(row[at], Estimate) for row in table.rows) for at in places]
+    has_interval = [
+        any(isinstance(row[at], Estimate) for row in table.rows) for at in places
+    ]
     heads: list[str] = []
     for column, interval in zip(table.columns, has_interval, strict=True):
         heads.append(column.name)
@@ -70,7 +83,9 @@ def table_csv(table: Table) -> str:
     for row in table.rows:
         values: list[str | float | None] = []
         for cell, interval in zip(row, has_interval, strict=True):
-            values.append(_not_a_formula(cell) if isinstance(cell, str) else number_of(cell))
+            values.append(
+                _not_a_formula(cell) if isinstance(cell, str) else number_of(cell)
+            )
             if interval:
                 values += _ends(cell)
         writer.writerow(values)
@@ -85,13 +100,18 @@ def _ends(cell: Cell) -> list[float | None]:
 
 
 def _not_a_formula(text: str) -> str:
-    """Return a text that a spreadsheet does not compute: behind an apostrophe where it begins like a formula."""
-    is_formula = text.lstrip().startswith(("=", "+", "-", "@")) or text.startswith(("\t", "\r"))
+    """Return a text that a spreadsheet does not compute: behind an apostrophe where it
+    begins like a formula.
+    """
+    is_formula = text.lstrip().startswith(("=", "+", "-", "@")) or text.startswith(
+        ("\t", "\r")
+    )
     return f"'{text}" if is_formula else text
 
 
 def report_markdown(report: Report, folder: str) -> str:
-    """Return headings, tables in the pipe syntax of GitHub, figures as links, and notes.
+    """Return headings, tables in the pipe syntax of GitHub, figures as links, and
+    notes.
 
     Args:
         report: the report.
@@ -106,9 +126,16 @@ def report_markdown(report: Report, folder: str) -> str:
             lines += ["", *_markdown_part(part, folder, notes)]
     missing = missing_lines(report)
     if missing:
-        lines += ["", "## Not to be had", "", *(f"- {escaped(line)}" for line in missing)]
+        lines += [
+            "",
+            "## Not to be had",
+            "",
+            *(f"- {escaped(line)}" for line in missing),
+        ]
     lines += ["", "## Pools and settings", ""]
-    lines += [f"- {escaped(line)}" for line in (*pool_lines(report), setting_line(report))]
+    lines += [
+        f"- {escaped(line)}" for line in (*pool_lines(report), setting_line(report))
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -133,7 +160,9 @@ def _markdown_part(part: Part, folder: str, notes: "_UnsaidNotes") -> Iterator[s
 
 def _markdown_table(table: Table) -> Iterator[str]:
     yield _markdown_row([escaped(column.name) for column in table.columns])
-    yield _markdown_row(["---" if table.is_text(at) else "---:" for at in range(len(table.columns))])
+    yield _markdown_row(
+        ["---" if table.is_text(at) else "---:" for at in range(len(table.columns))]
+    )
     for row in _cell_texts(table):
         yield _markdown_row([escaped(text) for text in row])
 
@@ -150,27 +179,40 @@ def escaped(text: str) -> str:
 def _cell_texts(table: Table) -> list[list[str]]:
     """Return the rows of a table as they are read."""
     styles = [column.style for column in table.columns]
-    return [[cell_text(cell, style) for cell, style in zip(row, styles, strict=True)] for row in table.rows]
+    return [
+        [cell_text(cell, style) for cell, style in zip(row, styles, strict=True)]
+        for row in table.rows
+    ]
 
 
 class _UnsaidNotes:
-    """The notes of one table after the other, each said once, below the first table that needs it."""
+    """The notes of one table after the other, each said once, below the first table
+    that needs it.
+    """
 
     def __init__(self) -> None:
         self._said: set[str] = set()
 
     def of(self, table: Table) -> list[str]:
-        """Return the notes of a table and the meanings of its columns, without those that were said before."""
+        """Return the notes of a table and the meanings of its columns, without those
+        that were said before.
+        """
         notes = [*table.notes]
         if table.printed:
-            notes += [f"{column.name}: {column.meaning}" for column in table.columns if column.meaning]
+            notes += [
+                f"{column.name}: {column.meaning}"
+                for column in table.columns
+                if column.meaning
+            ]
         unsaid = [note for note in notes if note not in self._said]
         self._said.update(unsaid)
         return unsaid
 
 
 def verdict_lines(report: Report) -> list[tuple[str, str]]:
-    """Return what the report comes to, for each pool: the sentence that says most, and the others."""
+    """Return what the report comes to, for each pool: the sentence that says most, and
+    the others.
+    """
     lines = []
     for study, (first, *others) in zip(report.studies, report.verdicts, strict=True):
         if len(report.studies) > 1:
@@ -180,7 +222,9 @@ def verdict_lines(report: Report) -> list[tuple[str, str]]:
 
 
 def missing_lines(report: Report) -> list[str]:
-    """Return a line for each reason why parts could not be made at all, with their names."""
+    """Return a line for each reason why parts could not be made at all, with their
+    names.
+    """
     names: dict[str, list[str]] = {}
     for part in report.parts:
         if not part.tables:
@@ -191,7 +235,9 @@ def missing_lines(report: Report) -> list[str]:
 def pool_lines(report: Report) -> Iterator[str]:
     """Yield a line for each pool, and one for each thing that should be known of it."""
     for study in report.studies:
-        facts = "; ".join(f"{name}: {value}" for name, value in _pool_facts(study).items() if value)
+        facts = "; ".join(
+            f"{name}: {value}" for name, value in _pool_facts(study).items() if value
+        )
         yield f"{study.name}: {facts}."
         yield from (f"{study.name}: {note}." for note in study.pool.notes)
 
@@ -206,7 +252,11 @@ def _pool_facts(study: Study) -> dict[str, str]:
     return {
         "File": str(pool.path),
         "Questions": f"{len(pool.questions) - pool.calibrating:,}",
-        "Model": " ".join(str(recorded[name]) for name in ("model", "quantization") if recorded.get(name)),
+        "Model": " ".join(
+            str(recorded[name])
+            for name in ("model", "quantization")
+            if recorded.get(name)
+        ),
         "Sampling": ", ".join(f"{name} {value}" for name, value in settings),
         "Recorded": str(pool.metadata.get("created_at", "")),
         "Token signals": ", ".join(study.scores.signals) or "none",
@@ -217,8 +267,9 @@ def setting_line(report: Report) -> str:
     """Return the settings that no table names."""
     methods = report.settings.methods
     return (
-        f"At most {methods.max_samples} responses to each question; the gate is asked for an accuracy of "
-        f"{methods.p_target:g}. Made by langchain-reasc {__version__}."
+        f"At most {methods.max_samples} responses to each question; the gate is asked "
+        f"for an accuracy of {methods.p_target:g}. Made by langchain-reasc "
+        f"{__version__}."
     )
 
 
@@ -227,12 +278,15 @@ _BESIDE: Final = ("numpy", "scipy", "scikit-learn")
 
 
 def report_data(report: Report) -> dict[str, Any]:
-    """Return all that a report says and what is needed to make it again; numbers that do not exist are null."""
+    """Return all that a report says and what is needed to make it again; numbers that
+    do not exist are null.
+    """
     settings = report.settings
     names = [study.name for study in report.studies]
     return {
         "library_version": __version__,
-        "versions": {"python": platform.python_version()} | {name: version(name) for name in _BESIDE},
+        "versions": {"python": platform.python_version()}
+        | {name: version(name) for name in _BESIDE},
         "settings": {
             "shuffles": settings.shuffles,
             "calibration_size": settings.calibration_size,
@@ -243,7 +297,10 @@ def report_data(report: Report) -> dict[str, Any]:
             "tokens_per_second": settings.tokens_per_second,
             "intervals": {"level": 0.95, "resamples": RESAMPLES, "over": "questions"},
         },
-        "verdicts": {name: " ".join(verdict) for name, verdict in zip(names, report.verdicts, strict=True)},
+        "verdicts": {
+            name: " ".join(verdict)
+            for name, verdict in zip(names, report.verdicts, strict=True)
+        },
         "pools": [_pool_data(study) for study in report.studies],
         "parts": [_part_data(part) for part in report.parts],
     }
@@ -278,7 +335,10 @@ def _part_data(part: Part) -> dict[str, Any]:
 def _table_data(table: Table, pool: str) -> dict[str, Any]:
     return {
         "pool": pool or None,
-        "columns": [{"name": column.name, "meaning": column.meaning or None} for column in table.columns],
+        "columns": [
+            {"name": column.name, "meaning": column.meaning or None}
+            for column in table.columns
+        ],
         "rows": [[_cell_data(cell) for cell in row] for row in table.rows],
         "notes": list(table.notes),
     }
@@ -292,7 +352,9 @@ def _cell_data(cell: Cell) -> Any:
 
 
 _GAP: Final = 2  # columns between two of a table
-_TEXT: Final = 24  # characters of a text, after which it is folded if there is little room
+_TEXT: Final = (
+    24  # characters of a text, after which it is folded if there is little room
+)
 
 
 def print_report(report: Report, console: Console) -> None:
@@ -311,7 +373,9 @@ def print_report(report: Report, console: Console) -> None:
     for part in report.parts:
         for table in part.tables.values():
             if table.printed:
-                paper = f" (in the paper: {part.entry.paper})" if part.entry.paper else ""
+                paper = (
+                    f" (in the paper: {part.entry.paper})" if part.entry.paper else ""
+                )
                 say(f"{part.entry.title}{paper}", "bold")
                 for grid in _grids(table, console.width, plain=plain, spell=spell):
                     console.print(grid)
@@ -326,33 +390,54 @@ def print_report(report: Report, console: Console) -> None:
     say("Figures, and the data of all tables: --out FILE.md.")
 
 
-def _grids(table: Table, width: int, *, plain: bool, spell: Callable[[str], str]) -> Iterator[Grid]:
-    """Yield the table, or where it is too wide several below each other, each with the texts that name its rows."""
+def _grids(
+    table: Table, width: int, *, plain: bool, spell: Callable[[str], str]
+) -> Iterator[Grid]:
+    """Yield the table, or where it is too wide several below each other, each with the
+    texts that name its rows.
+    """
     heads = [spell(column.name) for column in table.columns]
     rows = [[spell(text) for text in row] for row in _cell_texts(table)]
-    widths = [max(map(len, [*head.split(), *column])) for head, *column in zip(heads, *rows, strict=True)]
+    widths = [
+        max(map(len, [*head.split(), *column]))
+        for head, *column in zip(heads, *rows, strict=True)
+    ]
     texts = [at for at in range(len(heads)) if table.is_text(at)]
     names = len([*takewhile(table.is_text, range(len(heads)))])
     if sum(widths) + _GAP * (len(widths) - 1) > width:
         for at in texts:
-            longest_word = max(len(word) for row in rows for word in row[at].split() or [""])
+            longest_word = max(
+                len(word) for row in rows for word in row[at].split() or [""]
+            )
             widths[at] = min(widths[at], max(_TEXT, longest_word), width)
     for group in _groups(widths, names, width):
-        grid = Grid(box=PLAIN_HEAD if plain else box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+        grid = Grid(
+            box=PLAIN_HEAD if plain else box.SIMPLE_HEAD,
+            show_edge=False,
+            pad_edge=False,
+            padding=(0, 1, 0, 0),
+        )
         for at in group:
             justify: Literal["left", "right"] = "left" if at in texts else "right"
-            grid.add_column(Text(heads[at]), justify=justify, width=widths[at], overflow="fold")
+            grid.add_column(
+                Text(heads[at]), justify=justify, width=widths[at], overflow="fold"
+            )
         for row in rows:
             grid.add_row(*(Text(row[at]) for at in group))
         yield grid
 
 
 def _groups(widths: Sequence[int], names: int, width: int) -> Iterator[list[int]]:
-    """Yield columns that fit beside each other; the first ones, which name the rows, are in each group."""
+    """Yield columns that fit beside each other; the first ones, which name the rows,
+    are in each group.
+    """
     naming = list(range(names))
     group = naming
     for at in range(names, len(widths)):
-        if len(group) > names and sum(widths[place] + _GAP for place in (*group, at)) - _GAP > width:
+        if (
+            len(group) > names
+            and sum(widths[place] + _GAP for place in (*group, at)) - _GAP > width
+        ):
             yield group
             group = naming
         group = [*group, at]

@@ -6,7 +6,13 @@ from typing import Any, Final
 
 from langchain_reasc.exceptions import ConfigurationError, ReASCError
 from langchain_reasc_lab.replay.verdict import verdict
-from langchain_reasc_lab.report import batched, comparisons, figures, sensitivity, signals
+from langchain_reasc_lab.report import (
+    batched,
+    comparisons,
+    figures,
+    sensitivity,
+    signals,
+)
 from langchain_reasc_lab.report.study import Study, StudySettings
 from langchain_reasc_lab.report.tables import Table
 
@@ -18,8 +24,10 @@ class Entry:
     Attributes:
         name: its name, and that of its files.
         title: its heading.
-        make: makes its table of all studies, one for each pool; or of one study, if each pool has a figure.
-        paper: its place in the paper, such as ``"Table 2"``; empty if it is not in the paper.
+        make: makes its table of all studies, one for each pool; or of one study, if
+            each pool has a figure.
+        paper: its place in the paper, such as ``"Table 2"``; empty if it is not in the
+            paper.
         each_pool: whether each pool has a figure.
         by_votes: whether answers suffice, and no log-probabilities are needed.
     """
@@ -32,38 +40,102 @@ class Entry:
     by_votes: bool = False
 
 
-def _figure(name: str, title: str, make: Callable[[Study], Table], paper: str = "", *, by_votes: bool = False) -> Entry:
+def _figure(
+    name: str,
+    title: str,
+    make: Callable[[Study], Table],
+    paper: str = "",
+    *,
+    by_votes: bool = False,
+) -> Entry:
     return Entry(name, title, make, paper, each_pool=True, by_votes=by_votes)
 
 
 CONTENTS: Final = (
-    Entry("main", "Main comparison", comparisons.main, "Tables 1 and 12", by_votes=True),
-    _figure("tradeoff", "Accuracy against tokens", figures.tradeoff, by_votes=True),
-    Entry("stage1", "Stage 1: what the gate accepts, and how much is right", comparisons.stage1, "Table 2, Figure 4"),
-    Entry("stage2", "Stage 2: the questions that the gate does not accept", comparisons.stage2, "Table 3"),
-    Entry("ablation", "Ablation: each stage alone", comparisons.ablation, "Table 4"),
-    Entry("controls", "Controls: what else the same responses could have given", comparisons.controls),
     Entry(
-        "intervals", "Accuracy with its interval, resampled and exact", comparisons.intervals, "Table 10", by_votes=True
+        "main", "Main comparison", comparisons.main, "Tables 1 and 12", by_votes=True
+    ),
+    _figure("tradeoff", "Accuracy against tokens", figures.tradeoff, by_votes=True),
+    Entry(
+        "stage1",
+        "Stage 1: what the gate accepts, and how much is right",
+        comparisons.stage1,
+        "Table 2, Figure 4",
+    ),
+    Entry(
+        "stage2",
+        "Stage 2: the questions that the gate does not accept",
+        comparisons.stage2,
+        "Table 3",
+    ),
+    Entry("ablation", "Ablation: each stage alone", comparisons.ablation, "Table 4"),
+    Entry(
+        "controls",
+        "Controls: what else the same responses could have given",
+        comparisons.controls,
+    ),
+    Entry(
+        "intervals",
+        "Accuracy with its interval, resampled and exact",
+        comparisons.intervals,
+        "Table 10",
+        by_votes=True,
     ),
     _figure("risk", "Wrong answers where the unlikely ones are left out", figures.risk),
-    Entry("batched", "Time: ReASC in batches, beside ASC and ESC", batched.batched, "Table 14", by_votes=True),
-    _figure("posteriors", "The posterior of one question, response by response", figures.posteriors, "Figure 5"),
+    Entry(
+        "batched",
+        "Time: ReASC in batches, beside ASC and ESC",
+        batched.batched,
+        "Table 14",
+        by_votes=True,
+    ),
+    _figure(
+        "posteriors",
+        "The posterior of one question, response by response",
+        figures.posteriors,
+        "Figure 5",
+    ),
     Entry("mappings", "From score to weight", sensitivity.mappings, "Table 7"),
-    Entry("p_target", "The accuracy asked of the gate", sensitivity.p_target, "Table 11"),
+    Entry(
+        "p_target", "The accuracy asked of the gate", sensitivity.p_target, "Table 11"
+    ),
     Entry("scale", "λ, how strongly confidence counts", sensitivity.scale, "Figure 8"),
-    Entry("calibration_size", "Questions that calibrate", sensitivity.calibration_size, "Figure 7"),
-    Entry("separation", "Which score tells right responses from wrong ones", signals.separation, "Table 8"),
-    Entry("window", "The window of the bottom 10 % group score", signals.window, "Table 9"),
+    Entry(
+        "calibration_size",
+        "Questions that calibrate",
+        sensitivity.calibration_size,
+        "Figure 7",
+    ),
+    Entry(
+        "separation",
+        "Which score tells right responses from wrong ones",
+        signals.separation,
+        "Table 8",
+    ),
+    Entry(
+        "window", "The window of the bottom 10 % group score", signals.window, "Table 9"
+    ),
     Entry("bins", "Accuracy by confidence", signals.bins, "Table 13"),
-    _figure("histogram", "Confidence of right and of wrong first responses", figures.histogram, "Figures 2 and 6"),
+    _figure(
+        "histogram",
+        "Confidence of right and of wrong first responses",
+        figures.histogram,
+        "Figures 2 and 6",
+    ),
     _figure("tokens", "Confidence token by token", figures.tokens, "Figures 1 and 6"),
-    Entry("components", "How many Gaussian components first-response scores have", signals.components, "Table 5"),
+    Entry(
+        "components",
+        "How many Gaussian components first-response scores have",
+        signals.components,
+        "Table 5",
+    ),
 )
-"""All tables and figures, in the order of a report: what a reader looks at first stands first.
+"""All tables and figures, in the order of a report: what a reader looks at first stands
+first.
 
-To add one, write a function that returns a :class:`~.tables.Table`, and list it here. What a pool lacks, the function
-raises as a :class:`~langchain_reasc.exceptions.ReASCError`; the report says so in its place.
+To add one, write a function that returns a :class:`~.tables.Table`, and list it here.
+What a pool lacks, the function raises as a
+:class:`~langchain_reasc.exceptions.ReASCError`; the report says so in its place.
 """
 
 
@@ -108,7 +180,8 @@ def make_report(
     *,
     on_progress: Callable[[int, int], None] = lambda made, total: None,
 ) -> Report:
-    """Make tables and figures of some pools. What a pool cannot tell leaves a sentence in its place.
+    """Make tables and figures of some pools. What a pool cannot tell leaves a sentence
+    in its place.
 
     Args:
         studies: one for each pool, with names of their own.
@@ -120,7 +193,9 @@ def make_report(
     """
     names = [study.name for study in studies]
     if not studies or len(set(names)) < len(names):
-        raise ConfigurationError(f"a report is of one pool or more, each with a name of its own; got {names}")
+        raise ConfigurationError(
+            f"a report is of one pool or more, each with a name of its own; got {names}"
+        )
     on_progress(0, len(entries))
     verdicts = [verdict(study.run, study.rows) for study in studies]
     parts: list[Part] = []

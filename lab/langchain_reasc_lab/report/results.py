@@ -1,4 +1,6 @@
-"""The results of methods on one pool as cells of tables: accuracy, cost and differences; and how they were had."""
+"""The results of methods on one pool as cells of tables: accuracy, cost and
+differences; and how they were had.
+"""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,13 +11,20 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc_lab.replay.bootstrap import Bootstrap, Estimate
-from langchain_reasc_lab.replay.methods import ASC_AT_ONCE, EQUAL_COST, OFFLINE, SAFEGUARDED
+from langchain_reasc_lab.replay.methods import (
+    ASC_AT_ONCE,
+    EQUAL_COST,
+    OFFLINE,
+    SAFEGUARDED,
+)
 from langchain_reasc_lab.replay.metrics import Row, difference, tflops
 from langchain_reasc_lab.replay.replay import Outcomes, Replay, RowKey
 from langchain_reasc_lab.report.study import Study
 from langchain_reasc_lab.report.tables import Column
 
-ACCURACY: Final = Column("Accuracy %", ".1f", "Share of the tested questions that are answered right.")
+ACCURACY: Final = Column(
+    "Accuracy %", ".1f", "Share of the tested questions that are answered right."
+)
 _COLUMNS: Final = ("correct", "tokens")
 
 Cells = npt.NDArray[np.float64]
@@ -31,8 +40,8 @@ class Cost:
     """The unit in which a table says what answering a question costs.
 
     Attributes:
-        flops: whether that is TFLOPs (2N per generated token, Kaplan et al. 2020), or tokens, where the number of
-            parameters of any model is unknown.
+        flops: whether that is TFLOPs (2N per generated token, Kaplan et al. 2020), or
+            tokens, where the number of parameters of any model is unknown.
         decimals: how many digits tell such costs apart.
     """
 
@@ -45,7 +54,10 @@ class Cost:
         if not studies or any(study.parameters is None for study in studies):
             return cls(flops=False)
         unit = cls(flops=True)
-        most = max(unit(study, float(study.recorded.tokens.sum(axis=1).mean())) for study in studies)
+        most = max(
+            unit(study, float(study.recorded.tokens.sum(axis=1).mean()))
+            for study in studies
+        )
         return cls(flops=True, decimals=_decimals(most))
 
     def __call__(self, study: Study, tokens: float) -> float:
@@ -55,7 +67,9 @@ class Cost:
         return tokens
 
     def efficiency(self, study: Study, accuracy: float, tokens: float) -> float | None:
-        """Return per cent of right answers per unit of cost, or per 1,000 tokens; None if nothing was spent."""
+        """Return per cent of right answers per unit of cost, or per 1,000 tokens; None
+        if nothing was spent.
+        """
         spent = self(study, tokens) / (1 if self.flops else 1000)
         return 100 * accuracy / spent if spent > 0 else None
 
@@ -64,8 +78,16 @@ class Cost:
         """The column of costs."""
         style = f",.{self.decimals}f"
         if self.flops:
-            return Column("TFLOPs", style, "10¹² floating-point operations per question: 2N per generated token.")
-        return Column("Tokens", style, "Tokens generated per question, in the responses that a method used.")
+            return Column(
+                "TFLOPs",
+                style,
+                "10¹² floating-point operations per question: 2N per generated token.",
+            )
+        return Column(
+            "Tokens",
+            style,
+            "Tokens generated per question, in the responses that a method used.",
+        )
 
     @property
     def per_cost(self) -> Column:
@@ -78,8 +100,8 @@ class Cost:
         """Return what N is and who says so, in a sentence."""
         if study.parameters is None:
             return (
-                f"Nothing says how many parameters the model of {study.name} has, so costs are in tokens; --parameters "
-                "N gives them in FLOPs."
+                f"Nothing says how many parameters the model of {study.name} has, so "
+                "costs are in tokens; --parameters N gives them in FLOPs."
             )
         n = f"{study.parameters.count:,.0f}"
         if not self.flops:
@@ -101,14 +123,20 @@ class Results:
         study: the pool.
         outcomes: the outcomes of the methods, on the same arrangements.
         cost: the unit of costs.
-        among: shape (shuffles, questions), 1 on the questions that count; all that were tested, if None.
+        among: shape (shuffles, questions), 1 on the questions that count; all that were
+            tested, if None.
 
     Attributes:
         questions: how many different questions count.
     """
 
     def __init__(
-        self, study: Study, outcomes: Mapping[RowKey, Outcomes], cost: Cost, *, among: Cells | None = None
+        self,
+        study: Study,
+        outcomes: Mapping[RowKey, Outcomes],
+        cost: Cost,
+        *,
+        among: Cells | None = None,
     ) -> None:
         tested = next(iter(outcomes.values())).tested
         self._study, self._outcomes, self._unit = study, outcomes, cost
@@ -123,20 +151,28 @@ class Results:
         self._by_question = Bootstrap(columns, tested, seed=study.settings.seed)
 
     def share(self, key: RowKey) -> Estimate:
-        """Return the share of the tested questions that count, in per cent, where this method says which.
+        """Return the share of the tested questions that count, in per cent, where this
+        method says which.
 
-        None or all in every shuffle have no interval: other calibrations may count some.
+        None or all in every shuffle have no interval: other calibrations may count
+        some.
         """
         outcomes = self._outcomes[key]
         share = self._by_question.share("among", learned=outcomes.learned).percent
-        return share.without_interval if outcomes.calibrated_anew and share.value in (0, 100) else share
+        return (
+            share.without_interval
+            if outcomes.calibrated_anew and share.value in (0, 100)
+            else share
+        )
 
     def accuracy(self, key: RowKey) -> Estimate | None:
         """Return right answers in per cent; None if no question counts."""
         if not self.questions:
             return None
         learned = self._outcomes[key].learned
-        return self._by_question.share((key, "correct"), among="among", learned=learned).percent
+        return self._by_question.share(
+            (key, "correct"), among="among", learned=learned
+        ).percent
 
     def cost(self, key: RowKey) -> float | None:
         """Return what a question costs."""
@@ -144,10 +180,13 @@ class Results:
 
     def efficiency(self, key: RowKey) -> float | None:
         """Return accuracy per cost."""
-        return self._unit.efficiency(self._study, self._mean(key, "correct"), self._mean(key, "tokens"))
+        return self._unit.efficiency(
+            self._study, self._mean(key, "correct"), self._mean(key, "tokens")
+        )
 
     def more_than(self, other: RowKey, key: RowKey) -> float | None:
-        """Return by how many per cent a method costs more than the other one, below zero where it costs less.
+        """Return by how many per cent a method costs more than the other one, below
+        zero where it costs less.
 
         None for the other method itself, and where that spends nothing.
         """
@@ -163,10 +202,16 @@ class Results:
         """
         if not self.questions or one == other:
             return None
-        return difference(self._by_question, self._outcomes, one, other, among="among").percent
+        return difference(
+            self._by_question, self._outcomes, one, other, among="among"
+        ).percent
 
     def _mean(self, key: RowKey, column: str) -> float:
-        return self._by_question.mean((key, column)) / self._by_question.mean("among") if self.questions else math.nan
+        return (
+            self._by_question.mean((key, column)) / self._by_question.mean("among")
+            if self.questions
+            else math.nan
+        )
 
 
 def methods_shown(study: Study) -> list[Row]:
@@ -178,10 +223,14 @@ def methods_shown(study: Study) -> list[Row]:
 def how_tested(study: Study) -> str:
     """Return on what methods are compared, in a sentence."""
     run = study.run
-    tested = f"{study.name}: {run.tested} question{'s' if run.tested > 1 else ''} tested"
+    tested = (
+        f"{study.name}: {run.tested} question{'s' if run.tested > 1 else ''} tested"
+    )
     others = ""
     if run.calibration_size:
-        of_file = f" in {run.pool.calibration_path}" if run.pool.calibration_path else ""
+        of_file = (
+            f" in {run.pool.calibration_path}" if run.pool.calibration_path else ""
+        )
         others = f", calibrated on {run.calibration_size} others{of_file}"
     alone = ""
     if others and (run.arrangements == 1 or run.pool.calibrating):
@@ -189,19 +238,26 @@ def how_tested(study: Study) -> str:
     if not run.shuffles:
         return f"{tested} in recorded order{others}{alone}."
     return (
-        f"{tested}{others}; means over {run.shuffles} shuffle{'s' if run.shuffles > 1 else ''} of questions and "
-        f"responses (seed {run.seed}){alone}. What calibration responses cost is not counted."
+        f"{tested}{others}; means over {run.shuffles} "
+        f"shuffle{'s' if run.shuffles > 1 else ''} of questions and responses (seed "
+        f"{run.seed}){alone}. What calibration responses cost is not counted."
     )
 
 
 def how_compared(study: Study, cost: Cost) -> list[str]:
-    """Return on what methods are compared, by what ReASC weighs, and the unit of costs, in sentences."""
+    """Return on what methods are compared, by what ReASC weighs, and the unit of costs,
+    in sentences.
+    """
     return [how_tested(study), *how_calibrated(study), cost.note(study)]
 
 
 def how_calibrated(study: Study) -> Iterator[str]:
     """Yield by what ReASC weighs and what became of its calibrations, in sentences."""
-    yield from (f"{study.name}: {note}." for note in study.run.notes if note not in study.pool.notes)
+    yield from (
+        f"{study.name}: {note}."
+        for note in study.run.notes
+        if note not in study.pool.notes
+    )
     if study.uncalibrated:
         yield study.uncalibrated + "."
         return
@@ -223,12 +279,20 @@ def _weighed_by(study: Study) -> Iterator[str]:
         yield f"ReASC weighs by {'the recorded score' if study.spec == 'recorded' else study.spec}."
     elif chosen:
         best, times = chosen.most_common(1)[0]
-        often = f", most often {best} (in {times} of {chosen.total()})" if study.run.shuffles else f", {best}"
+        often = (
+            f", most often {best} (in {times} of {chosen.total()})"
+            if study.run.shuffles
+            else f", {best}"
+        )
         yield (
-            f"ReASC weighs by the measure that is chosen on the labelled calibration responses alone{often}; ReASC "
-            "(online) chooses its own without labels."
+            "ReASC weighs by the measure that is chosen on the labelled calibration "
+            f"responses alone{often}; ReASC (online) chooses its own without labels."
         )
 
 
 def _often(reasons: Sequence[str], run: Replay) -> str:
-    return f"in {len(reasons)} of {run.arrangements} arrangements" if run.arrangements > 1 else "here"
+    return (
+        f"in {len(reasons)} of {run.arrangements} arrangements"
+        if run.arrangements > 1
+        else "here"
+    )

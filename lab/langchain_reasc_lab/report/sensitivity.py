@@ -1,4 +1,6 @@
-"""Sensitivity to the weight, the gate's target, λ, and the number of calibration questions."""
+"""Sensitivity to the weight, the gate's target, λ, and the number of calibration
+questions.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,7 +24,14 @@ from langchain_reasc_lab.replay.replay import Outcomes, RowKey
 from langchain_reasc_lab.report.drawing import draw_sweep
 from langchain_reasc_lab.report.results import ACCURACY, Cost, Results, how_compared
 from langchain_reasc_lab.report.study import Study
-from langchain_reasc_lab.report.tables import INTERVALS, Block, Cell, Column, Table, table_of
+from langchain_reasc_lab.report.tables import (
+    INTERVALS,
+    Block,
+    Cell,
+    Column,
+    Table,
+    table_of,
+)
 from langchain_reasc_lab.report.weights import OtherWeight
 
 P_TARGETS: Final = (0.9, 0.95, 0.99)
@@ -30,8 +39,8 @@ SCALES: Final = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.2)
 SIZES: Final = (16, 32, 64, 128, 256)
 _ASC: Final[RowKey] = (ASC_ROW, None)
 _CHOICE: Final = (
-    "All rows are of the tested questions: to take the best of them would be a choice made on those, which promises "
-    "less for others than it shows here."
+    "All rows are of the tested questions: to take the best of them would be a choice "
+    "made on those, which promises less for others than it shows here."
 )
 _FORMULAS: Final = {
     "reasc": "max(1, exp(λz))",
@@ -53,7 +62,9 @@ def mappings(studies: Sequence[Study]) -> Table:
         return OtherWeight.instead_of(rule, weight)
 
     def block(study: Study) -> Block:
-        outcomes = study.variants({name: partial(weighed, weight=name) for name in _FORMULAS})
+        outcomes = study.variants(
+            {name: partial(weighed, weight=name) for name in _FORMULAS}
+        )
         rows, notes = _rows(study, cost, outcomes, shown)
         asc = _cells(Results(study, study.run.outcomes, cost), study.run.outcomes, _ASC)
         return [("none", "ASC: 1, without a gate", *asc), *rows], notes
@@ -74,11 +85,22 @@ def p_target(studies: Sequence[Study]) -> Table:
             if shown[name] == settings.p_target or made.measure is None:
                 return made
             settings = replace(settings, p_target=shown[name])
-            return calibrated_on(study.pool, study.scores, split, made.measure, settings)
+            return calibrated_on(
+                study.pool, study.scores, split, made.measure, settings
+            )
 
-        return _rows(study, cost, study.variants(dict.fromkeys(shown, lambda rule: rule), retargeted), shown)
+        return _rows(
+            study,
+            cost,
+            study.variants(dict.fromkeys(shown, lambda rule: rule), retargeted),
+            shown,
+        )
 
-    target = Column("p_target", ".2f", "The accuracy asked of the gate; of the mixture, its posterior.")
+    target = Column(
+        "p_target",
+        ".2f",
+        "The accuracy asked of the gate; of the mixture, its posterior.",
+    )
     columns = [Column("Calibration"), target, *_columns(cost)]
     return table_of(studies, columns, block, notes=(_CHOICE, INTERVALS))
 
@@ -92,7 +114,9 @@ def scale(studies: Sequence[Study]) -> Table:
         return replace(rule, statistics=replace(rule.statistics, scale=scale))
 
     def block(study: Study) -> Block:
-        outcomes = study.variants({name: partial(scaled, scale=value) for name, value in shown.items()})
+        outcomes = study.variants(
+            {name: partial(scaled, scale=value) for name, value in shown.items()}
+        )
         return _rows(study, cost, outcomes, shown)
 
     note = "The gate does not depend on λ. At λ = 0 every vote counts one, which is the gate alone."
@@ -111,10 +135,19 @@ def calibration_size(studies: Sequence[Study]) -> Table:
         arranged = study.arranged(sizes[-1])
 
         def methods_of(split: Split) -> Iterator[Method]:
-            yield from (method for method in counting(settings) if method.name == ASC_ROW)
+            yield from (
+                method for method in counting(settings) if method.name == ASC_ROW
+            )
             for size in sizes:
                 first = replace(split, calibration=split.calibration[:size])
-                calibrated = calibrated_on(study.pool, study.scores, first, spec, settings, unlabelled_too=False)
+                calibrated = calibrated_on(
+                    study.pool,
+                    study.scores,
+                    first,
+                    spec,
+                    settings,
+                    unlabelled_too=False,
+                )
                 key = study.variant_key(OFFLINE, str(size))
                 yield method_by(calibrated.offline, *key, calibrated.measure, settings)
 
@@ -123,14 +156,24 @@ def calibration_size(studies: Sequence[Study]) -> Table:
         rows, notes = [], list(_how_sized(study, arranged, cost))
         for size in sizes:
             key = study.variant_key(OFFLINE, str(size))
-            rows.append((size, *_cells(results, outcomes, key), _spent(study, arranged, size)))
+            rows.append(
+                (size, *_cells(results, outcomes, key), _spent(study, arranged, size))
+            )
             notes += _refused(f"The calibration on {size} questions", outcomes[key])
         return rows, notes
 
     columns = [
-        Column("Questions", ",.0f", "Calibration questions, with one labelled response to each."),
+        Column(
+            "Questions",
+            ",.0f",
+            "Calibration questions, with one labelled response to each.",
+        ),
         *_columns(cost),
-        Column("Calibration tokens", ",.0f", "What those responses cost, once for all; no other column holds it."),
+        Column(
+            "Calibration tokens",
+            ",.0f",
+            "What those responses cost, once for all; no other column holds it.",
+        ),
     ]
     return _swept(table_of(studies, columns, block))
 
@@ -145,15 +188,26 @@ def _swept(table: Table) -> Table:
 
 def _columns(cost: Cost) -> list[Column]:
     """Return what is shown of each choice."""
-    difference = Column("Δ to ASC", "+.1f", "Accuracy minus that of ASC on the same responses, in points.")
+    difference = Column(
+        "Δ to ASC",
+        "+.1f",
+        "Accuracy minus that of ASC on the same responses, in points.",
+    )
     return [ACCURACY, cost.column, cost.per_cost, difference]
 
 
-def _cells(results: Results, outcomes: Mapping[RowKey, Outcomes], key: RowKey) -> tuple[Cell, ...]:
+def _cells(
+    results: Results, outcomes: Mapping[RowKey, Outcomes], key: RowKey
+) -> tuple[Cell, ...]:
     """Return the cells of :func:`_columns`; none if the choice cannot be had."""
     if outcomes[key].impossible:
         return (None,) * 4
-    return results.accuracy(key), results.cost(key), results.efficiency(key), results.minus(key, _ASC)
+    return (
+        results.accuracy(key),
+        results.cost(key),
+        results.efficiency(key),
+        results.minus(key, _ASC),
+    )
 
 
 def _refused(name: str, outcomes: Outcomes) -> Iterator[str]:
@@ -163,8 +217,15 @@ def _refused(name: str, outcomes: Outcomes) -> Iterator[str]:
         yield f"{name} {'cannot be had' if outcomes.impossible else times}: {outcomes.problems[0]}."
 
 
-def _rows(study: Study, cost: Cost, variants: dict[RowKey, Outcomes], shown: Mapping[str, Cell]) -> Block:
-    """Return a row of each choice by either calibration; an empty one where it cannot be had."""
+def _rows(
+    study: Study,
+    cost: Cost,
+    variants: dict[RowKey, Outcomes],
+    shown: Mapping[str, Cell],
+) -> Block:
+    """Return a row of each choice by either calibration; an empty one where it cannot
+    be had.
+    """
     outcomes = study.run.outcomes | variants
     results = Results(study, outcomes, cost)
     rows: list[tuple[Cell, ...]] = []
@@ -178,24 +239,32 @@ def _rows(study: Study, cost: Cost, variants: dict[RowKey, Outcomes], shown: Map
 
 
 def _sizes(study: Study) -> list[int]:
-    """Return those that leave as many questions to be tested; of a pool of their own, those it holds, and all of it."""
+    """Return those that leave as many questions to be tested; of a pool of their own,
+    those it holds, and all of it.
+    """
     if calibrating := study.pool.calibrating:
         return [*(size for size in SIZES if size < calibrating), calibrating]
     questions = len(study.pool.questions)
     sizes = [size for size in SIZES if 2 * size <= questions]
     if not sizes:
         raise PoolError(
-            f"{study.name} holds {questions} question{'s' if questions > 1 else ''}; the smallest calibration is on "
-            f"{SIZES[0]}, and as many are to be left for a test"
+            f"{study.name} holds {questions} question{'s' if questions > 1 else ''}; "
+            f"the smallest calibration is on {SIZES[0]}, and as many are to be left "
+            "for a test"
         )
     return sizes
 
 
 def _how_sized(study: Study, arranged: Sequence[Split], cost: Cost) -> Iterator[str]:
-    shuffled = f"means over {len(arranged)} shuffles (seed {study.settings.seed})" if study.settings.shuffles else ""
+    shuffled = (
+        f"means over {len(arranged)} shuffles (seed {study.settings.seed})"
+        if study.settings.shuffles
+        else ""
+    )
     yield (
-        f"{study.name}: all sizes are tested on the same {len(arranged[0].tested)} questions, "
-        f"{shuffled or 'in recorded order'}; a smaller calibration is on the first questions of a larger one."
+        f"{study.name}: all sizes are tested on the same {len(arranged[0].tested)} "
+        f"questions, {shuffled or 'in recorded order'}; a smaller calibration is on "
+        "the first questions of a larger one."
     )
     if study.measure == "auto":
         yield "The measure is chosen anew on the calibration responses of each size."
@@ -205,4 +274,7 @@ def _how_sized(study: Study, arranged: Sequence[Split], cost: Cost) -> Iterator[
 def _spent(study: Study, arranged: Sequence[Split], size: int) -> float:
     """Return the tokens of the calibration responses, in the mean of the arrangements."""
     firsts = [split.firsts(split.calibration[:size]) for split in arranged]
-    return float(sum(study.recorded.tokens[at] for pairs in firsts for at in pairs) / len(arranged))
+    return float(
+        sum(study.recorded.tokens[at] for pairs in firsts for at in pairs)
+        / len(arranged)
+    )

@@ -36,7 +36,9 @@ from langchain_reasc_lab.replay.replay import (
     splits,
 )
 
-_SIZE: Final = re.compile(r"(?<![0-9a-z.])(a?)(\d+(?:\.\d+)?)(b|m)(?![0-9a-z])", re.IGNORECASE)
+_SIZE: Final = re.compile(
+    r"(?<![0-9a-z.])(a?)(\d+(?:\.\d+)?)(b|m)(?![0-9a-z])", re.IGNORECASE
+)
 _EXPERTS: Final = re.compile(r"\d+x\d", re.IGNORECASE)
 
 Change = Callable[[ReASC], StoppingRule]
@@ -45,17 +47,20 @@ Change = Callable[[ReASC], StoppingRule]
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """N, of a mixture of experts those that work on a token, and who says so, to be read after "N = 7e+09, "."""
+    """N, of a mixture of experts those that work on a token, and who says so, to be
+    read after "N = 7e+09, ".
+    """
 
     count: float
     source: str
 
 
 def parameters_of(metadata: Mapping[str, Any]) -> Parameters | None:
-    """Return N as a pool's metadata tells it: its ``"parameters"``, or else the name of the model (``Qwen2.5-7B``).
+    """Return N as a pool's metadata tells it: its ``"parameters"``, or else the name of
+    the model (``Qwen2.5-7B``).
 
-    Of a name like ``Qwen3-30B-A3B`` the 3 billion are taken that work on a token; ``Mixtral-8x7B`` does not say how
-    many those are.
+    Of a name like ``Qwen3-30B-A3B`` the 3 billion are taken that work on a token;
+    ``Mixtral-8x7B`` does not say how many those are.
 
     Args:
         metadata: the pool's description of its recording.
@@ -64,16 +69,26 @@ def parameters_of(metadata: Mapping[str, Any]) -> Parameters | None:
         None if nothing tells.
     """
     count, fingerprint = metadata.get("parameters"), metadata.get("fingerprint")
-    if isinstance(count, int | float) and not isinstance(count, bool) and math.isfinite(count) and count > 0:
+    if (
+        isinstance(count, int | float)
+        and not isinstance(count, bool)
+        and math.isfinite(count)
+        and count > 0
+    ):
         return Parameters(float(count), "as the pool says")
     name = fingerprint.get("model") if isinstance(fingerprint, Mapping) else None
     if not isinstance(name, str) or _EXPERTS.search(name):
         return None
-    sizes = sorted(_SIZE.findall(name), key=lambda found: not found[0])  # those that work on a token first
+    sizes = sorted(
+        _SIZE.findall(name), key=lambda found: not found[0]
+    )  # those that work on a token first
     if not sizes:
         return None
     _, number, unit = sizes[0]
-    return Parameters(float(number) * (1e9 if unit in "bB" else 1e6), f"as the name of the model, {name}, says")
+    return Parameters(
+        float(number) * (1e9 if unit in "bB" else 1e6),
+        f"as the name of the model, {name}, says",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +97,14 @@ class StudySettings:
 
     Attributes:
         shuffles: how often a pool is rearranged; 0 keeps the recorded order.
-        calibration_size: questions whose first responses calibrate; None for the usual number.
+        calibration_size: questions whose first responses calibrate; None for the usual
+            number.
         seed: the seed of all that is random.
         methods: the budget, and the accuracy asked of the gate.
-        parameters: N, the model's number of parameters, for TFLOPs; None if nobody said.
-        tokens_per_second: the rate of one sequence, for latencies; None takes recorded times.
+        parameters: N, the model's number of parameters, for TFLOPs; None if nobody
+            said.
+        tokens_per_second: the rate of one sequence, for latencies; None takes recorded
+            times.
     """
 
     shuffles: int = 10
@@ -104,7 +122,8 @@ class Study:
     Attributes:
         name: the pool's name in tables.
         pool: recorded responses.
-        measure: ReASC's measure: ``"auto"``, ``"recorded"`` or one measure; None if the pool has no scores.
+        measure: ReASC's measure: ``"auto"``, ``"recorded"`` or one measure; None if the
+            pool has no scores.
         settings: the settings that all tables share.
     """
 
@@ -126,18 +145,24 @@ class Study:
     @cached_property
     def uncalibrated(self) -> str | None:
         """Why ReASC cannot be studied on this pool; None if it can."""
-        questions, (size, note) = len(self.pool.questions), calibrating(self.pool, self.settings.calibration_size)
+        questions, (size, note) = (
+            len(self.pool.questions),
+            calibrating(self.pool, self.settings.calibration_size),
+        )
         if self.measure is None:
             return (
-                f"{self.name} has neither scores nor token signals, so no row weighs votes by confidence; record it "
-                "from a model that returns log-probabilities to have them"
+                f"{self.name} has neither scores nor token signals, so no row weighs "
+                "votes by confidence; record it from a model that returns "
+                "log-probabilities to have them"
             )
         if not size:
             return f"{self.name}: {note}"
         if questions <= size:
             return (
-                f"{self.name} holds {questions} question{'s' if questions > 1 else ''}; a calibration on {size} leaves "
-                "none to test, so ReASC has no rows. Record more, or ask for a smaller calibration size"
+                f"{self.name} holds {questions} "
+                f"question{'s' if questions > 1 else ''}; a calibration on {size} "
+                "leaves none to test, so ReASC has no rows. Record more, or ask for a "
+                "smaller calibration size"
             )
         return None
 
@@ -154,28 +179,47 @@ class Study:
 
     @cached_property
     def calibration_size(self) -> int:
-        """The number of calibration questions: 0 if ReASC cannot be studied, and all questions are tested."""
-        return 0 if self.uncalibrated else calibrating(self.pool, self.settings.calibration_size)[0]
+        """The number of calibration questions: 0 if ReASC cannot be studied, and all
+        questions are tested.
+        """
+        return (
+            0
+            if self.uncalibrated
+            else calibrating(self.pool, self.settings.calibration_size)[0]
+        )
 
     @cached_property
     def splits(self) -> Sequence[Split]:
-        """The arrangements: which questions calibrate, which are tested, and in which order responses are seen."""
+        """The arrangements: which questions calibrate, which are tested, and in which
+        order responses are seen.
+        """
         return self.arranged(self.calibration_size)
 
     def arranged(self, calibration_size: int) -> Sequence[Split]:
         """The arrangements with so many calibration questions."""
         check_sizes(self.pool, calibration_size, self.settings.shuffles)
-        return list(splits(self.pool, calibration_size, shuffles=self.settings.shuffles, seed=self.settings.seed))
+        return list(
+            splits(
+                self.pool,
+                calibration_size,
+                shuffles=self.settings.shuffles,
+                seed=self.settings.seed,
+            )
+        )
 
     @cached_property
     def _calibrated(self) -> dict[int, Calibrated]:
         return {}
 
     def calibrated(self, split: Split) -> Calibrated:
-        """Return what one of the :attr:`splits` determines by both algorithms, under :attr:`spec`."""
+        """Return what one of the :attr:`splits` determines by both algorithms, under
+        :attr:`spec`.
+        """
         if split.number not in self._calibrated:
             methods = self.settings.methods
-            self._calibrated[split.number] = calibrated_on(self.pool, self.scores, split, self.spec, methods)
+            self._calibrated[split.number] = calibrated_on(
+                self.pool, self.scores, split, self.spec, methods
+            )
         return self._calibrated[split.number]
 
     def compare(
@@ -185,9 +229,17 @@ class Study:
         arranged: Sequence[Split] | None = None,
         equal_cost: Mapping[str, str] | None = None,
     ) -> dict[RowKey, Outcomes]:
-        """Return what methods do on these arrangements, or else on those of the study: see :func:`compare`."""
+        """Return what methods do on these arrangements, or else on those of the study:
+        see :func:`compare`.
+        """
         budget = self.settings.methods.max_samples
-        return compare(self.recorded, arranged or self.splits, methods_of, budget=budget, equal_cost=equal_cost)
+        return compare(
+            self.recorded,
+            arranged or self.splits,
+            methods_of,
+            budget=budget,
+            equal_cost=equal_cost,
+        )
 
     @cached_property
     def run(self) -> Replay:
@@ -207,23 +259,32 @@ class Study:
     @cached_property
     def rows(self) -> list[Row]:
         """The same, summed up."""
-        return summarize(self.run, parameters=self.parameters.count if self.parameters else None)
+        return summarize(
+            self.run, parameters=self.parameters.count if self.parameters else None
+        )
 
     @cached_property
     def parameters(self) -> Parameters | None:
-        """N, the model's number of parameters, as the settings or else the pool tells; None if neither does."""
+        """N, the model's number of parameters, as the settings or else the pool tells;
+        None if neither does.
+        """
         if self.settings.parameters is not None:
             return Parameters(self.settings.parameters, "as given")
         return parameters_of(self.pool.metadata)
 
     def calibrations(self) -> dict[str, str]:
-        """Return the rows of the paper's ReASC that some arrangement allows -> how they are calibrated.
+        """Return the rows of the paper's ReASC that some arrangement allows -> how they
+        are calibrated.
 
         Raises:
             PoolError: there is none, and why.
         """
         outcomes, names = self.run.outcomes, {OFFLINE: "offline", MIXTURE: "mixture"}
-        possible = {row: how for row, how in names.items() if not outcomes[row, self.spec].impossible}
+        possible = {
+            row: how
+            for row, how in names.items()
+            if not outcomes[row, self.spec].impossible
+        }
         if not possible:
             why = outcomes[OFFLINE, self.spec].problems[0]
             raise PoolError(f"nothing could be calibrated on {self.name}: {why}")
@@ -234,14 +295,18 @@ class Study:
         return f"{row}: {name}", self.measure
 
     def variants(
-        self, changes: Mapping[str, Change], calibrated: Callable[[Split, str], Calibrated] | None = None
+        self,
+        changes: Mapping[str, Change],
+        calibrated: Callable[[Split, str], Calibrated] | None = None,
     ) -> dict[RowKey, Outcomes]:
         """Return what the paper's rule does with a change, by either calibration.
 
         Args:
-            changes: name -> the change. One that raises :class:`~langchain_reasc.exceptions.ConfigurationError` cannot
-                be had; its outcomes then have a problem.
-            calibrated: what an arrangement determines for the change of this name; as in all other tables, if None.
+            changes: name -> the change. One that raises
+                :class:`~langchain_reasc.exceptions.ConfigurationError` cannot be had;
+                its outcomes then have a problem.
+            calibrated: what an arrangement determines for the change of this name; as
+                in all other tables, if None.
 
         Raises:
             PoolError: ReASC cannot be studied on this pool.
@@ -250,9 +315,13 @@ class Study:
         def methods_of(split: Split) -> Iterator[Method]:
             for row, name in product((OFFLINE, MIXTURE), changes):
                 made = calibrated(split, name) if calibrated else self.calibrated(split)
-                calibration = made.mixture or made.offline if row == MIXTURE else made.offline
+                calibration = (
+                    made.mixture or made.offline if row == MIXTURE else made.offline
+                )
                 key, settings = self.variant_key(row, name), self.settings.methods
-                yield method_by(calibration, *key, made.measure, settings, changed(changes[name]))
+                yield method_by(
+                    calibration, *key, made.measure, settings, changed(changes[name])
+                )
 
         return self.compare(methods_of)
 

@@ -18,10 +18,11 @@ Cell = str | float | Estimate | None
 MISSING: Final = "–"
 """The text in place of a missing number."""
 INTERVALS: Final = (
-    f"[..] are 95 % intervals from {RESAMPLES:,} bootstrap resamples over questions, each with all its shuffles; those "
-    "of differences in accuracy, and where fewer than ten questions are right or wrong, are Clopper and Pearson's. For "
-    "methods that learn, they have the variance between shuffles in them; a method that learns while it is tested has "
-    "none in a single arrangement."
+    f"[..] are 95 % intervals from {RESAMPLES:,} bootstrap resamples over questions, "
+    "each with all its shuffles; those of differences in accuracy, and where fewer "
+    "than ten questions are right or wrong, are Clopper and Pearson's. For methods "
+    "that learn, they have the variance between shuffles in them; a method that learns "
+    "while it is tested has none in a single arrangement."
 )
 
 
@@ -31,8 +32,10 @@ class Column:
 
     Attributes:
         name: its heading, with the unit: ``"Accuracy %"``.
-        style: how its numbers are written, a format specification such as ``".1f"`` or ``"+.2f"``; empty for texts.
-        meaning: the meaning of the heading, in a sentence that is shown below the table.
+        style: how its numbers are written, a format specification such as ``".1f"`` or
+            ``"+.2f"``; empty for texts.
+        meaning: the meaning of the heading, in a sentence that is shown below the
+            table.
     """
 
     name: str
@@ -49,7 +52,8 @@ class Table:
         rows: a cell for each column; numbers in the unit of the heading.
         notes: explanations for readers, in whole sentences.
         draw: draws the table as a figure; None for a table without one.
-        printed: whether the rows are printed; else there is only the figure, and a CSV file.
+        printed: whether the rows are printed; else there is only the figure, and a CSV
+            file.
     """
 
     columns: Sequence[Column]
@@ -60,7 +64,9 @@ class Table:
 
     def is_text(self, column: int) -> bool:
         """Return whether a column holds texts, and is aligned as such."""
-        return not self.columns[column].style and any(isinstance(row[column], str) for row in self.rows)
+        return not self.columns[column].style and any(
+            isinstance(row[column], str) for row in self.rows
+        )
 
 
 def cell_text(cell: Cell, style: str) -> str:
@@ -79,7 +85,9 @@ def _number_text(value: float | None, style: str) -> str:
 
 
 def number_of(cell: Cell) -> float | None:
-    """Return the number of a cell, or the value of an estimate; None for a text or an empty cell."""
+    """Return the number of a cell, or the value of an estimate; None for a text or an
+    empty cell.
+    """
     value = cell.value if isinstance(cell, Estimate) else cell
     if value is None or isinstance(value, str) or not math.isfinite(value):
         return None
@@ -93,7 +101,9 @@ def listed(names: Sequence[str]) -> str:
 
 
 Block = tuple[Sequence[Sequence[Cell]], Sequence[str]]
-"""The part of a table that is about one pool: its rows, without the column that names the pool, and its notes."""
+"""The part of a table that is about one pool: its rows, without the column that names
+the pool, and its notes.
+"""
 
 
 def table_of(
@@ -103,11 +113,13 @@ def table_of(
     *,
     notes: Sequence[str] = (INTERVALS,),
 ) -> Table:
-    """Return a block of rows for each pool; a pool that cannot have one is named in a note.
+    """Return a block of rows for each pool; a pool that cannot have one is named in a
+    note.
 
     Args:
         studies: the pools.
-        columns: the columns of a block. With several pools, the first column of the table names the pool.
+        columns: the columns of a block. With several pools, the first column of the
+            table names the pool.
         block: makes the block of one pool.
         notes: notes on all pools.
 
@@ -130,7 +142,9 @@ def table_of(
     if not rows:
         raise PoolError(" ".join(dict.fromkeys(refused.values() or lines)))
     for name, reason in refused.items():
-        lines.append(reason if reason.startswith(name) else f"{name}: no row, because {reason}")
+        lines.append(
+            reason if reason.startswith(name) else f"{name}: no row, because {reason}"
+        )
     if several:
         columns = [Column("Pool"), *columns]
     return Table(columns, rows, tuple(dict.fromkeys((*lines, *notes))))

@@ -1,4 +1,6 @@
-"""The other weights of the paper's appendix, which Table 7 compares with ``max(1, exp(λ z))``."""
+"""The other weights of the paper's appendix, which Table 7 compares with
+``max(1, exp(λ z))``.
+"""
 
 import math
 from collections.abc import Callable
@@ -10,7 +12,9 @@ from langchain_reasc.method import ReASC, Standardizer
 
 __all__ = ["OTHER_WEIGHTS", "OtherWeight"]
 
-_LARGEST_EXPONENT: Final = 50.0  # e^50 decides any vote already; beyond it sums would overflow
+_LARGEST_EXPONENT: Final = (
+    50.0  # e^50 decides any vote already; beyond it sums would overflow
+)
 
 
 def _exponential(score: float, by: Standardizer) -> float:
@@ -52,7 +56,8 @@ class OtherWeight(ReASC):
         mean = self.statistics.mean
         if self.formula == "mean" and mean <= 0:
             raise ConfigurationError(
-                f"weight='mean' divides by the mean score, which is {mean:g}; it needs a signal above zero"
+                f"weight='mean' divides by the mean score, which is {mean:g}; it needs "
+                "a signal above zero"
             )
 
     @classmethod

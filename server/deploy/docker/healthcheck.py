@@ -1,4 +1,6 @@
-"""Ask the server of this container whether it lives, on the port on which it listens, wherever that was set."""
+"""Ask the server of this container whether it lives, on the port on which it listens,
+wherever that was set.
+"""
 
 import os
 import sys
@@ -11,7 +13,9 @@ LISTENS = "0A"
 
 
 def listening_ports(proc: str) -> set[int]:
-    """Return the ports on which the processes of a ``/proc`` listen, which here are those of the server."""
+    """Return the ports on which the processes of a ``/proc`` listen, which here are
+    those of the server.
+    """
     sockets = set()
     for descriptor in glob(f"{proc}/[0-9]*/fd/*"):
         with suppress(OSError):  # the process has ended, or has closed the file
