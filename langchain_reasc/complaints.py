@@ -254,3 +254,12 @@ def _text_of(errors: "list[ErrorDetails]") -> str:
         message.removeprefix(_BE) for message in messages if message.startswith(_BE)
     ]
     return (_BE if expected else "") + " or ".join(dict.fromkeys(expected or messages))
+
+
+def shortened(text: object, length: int = 60) -> str:
+    """Shorten a text to one line of about this length, without control characters."""
+    whole = str(text)
+    line = repr(" ".join(whole[: 2 * length].split()))[1:-1]
+    if len(whole) <= 2 * length and len(line) <= length:
+        return line
+    return f"{line[:length]}... ({len(whole):,} characters)"

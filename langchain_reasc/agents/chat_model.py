@@ -60,11 +60,12 @@ from langchain_reasc.runnable.binding import (
     with_bound,
     with_inner,
 )
-from langchain_reasc.runnable.escalation import Asked
-from langchain_reasc.runnable.loop import answer, answering, ask
+from langchain_reasc.runnable.cascade import start
+from langchain_reasc.runnable.history import Role
 from langchain_reasc.runnable.question import CallBudget, DeservesVote, Question
 from langchain_reasc.runnable.request import Request
 from langchain_reasc.runnable.result import ReASCResult
+from langchain_reasc.runnable.solve import Solving
 from langchain_reasc.threads import blocking, blocking_items
 
 Messages = list[BaseMessage]
@@ -105,7 +106,7 @@ class ChatReASC(ChatModelAround):
     """The part of an agent's budget that a call may spend."""
     _bound_to_small: frozenset[str] = PrivateAttr(default=frozenset())
     """The names of arguments that ``escalate_to`` has in its own form."""
-    _asked: Asked | None = PrivateAttr(default=None)
+    _asked: Role | None = PrivateAttr(default=None)
     """Which of two models this is, if it is asked without the other."""
 
     def bind_tools(
@@ -240,11 +241,11 @@ class ChatReASC(ChatModelAround):
         **kwargs: Any,
     ) -> ChatResult:
         with _inner_error():
-            question = blocking(self._question(messages, stop, run_manager, kwargs))
+            solving = blocking(self._solving(messages, stop, run_manager, kwargs))
             return ChatResult(
                 generations=[
                     ChatGeneration(
-                        message=_own_message(blocking(answer(question)), question)
+                        message=_own_message(blocking(solving.answer()), solving)
                     )
                 ]
             )
@@ -257,13 +258,13 @@ class ChatReASC(ChatModelAround):
         **kwargs: Any,
     ) -> ChatResult:
         with _inner_error():
-            question = await self._question(
+            solving = await self._solving(
                 messages, stop, run_manager, kwargs, is_async=True
             )
             return ChatResult(
                 generations=[
                     ChatGeneration(
-                        message=_own_message(await answer(question), question)
+                        message=_own_message(await solving.answer(), solving)
                     )
                 ]
             )
@@ -276,13 +277,13 @@ class ChatReASC(ChatModelAround):
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
         def chunks() -> Generator[ChatGenerationChunk]:
-            question = blocking(
-                self._question(messages, stop, run_manager, kwargs, streamed=True)
+            solving = blocking(
+                self._solving(messages, stop, run_manager, kwargs, streamed=True)
             )
-            relayed = _relayed(question)
-            with _inner_error(), closing(blocking_items(answering(question))) as parts:
+            relayed = _relayed(solving.question)
+            with _inner_error(), closing(blocking_items(solving.stream())) as parts:
                 for part in parts:
-                    yield from _chunks(part, relayed, question)
+                    yield from _chunks(part, relayed, solving)
 
         return closed_with_call(chunks())
 
@@ -294,19 +295,19 @@ class ChatReASC(ChatModelAround):
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         async def chunks() -> AsyncGenerator[ChatGenerationChunk]:
-            question = await self._question(
+            solving = await self._solving(
                 messages, stop, run_manager, kwargs, is_async=True, streamed=True
             )
-            relayed = _relayed(question)
+            relayed = _relayed(solving.question)
             with _inner_error():
-                async with aclosing(answering(question)) as parts:
+                async with aclosing(solving.stream()) as parts:
                     async for part in parts:
-                        for chunk in _chunks(part, relayed, question):
+                        for chunk in _chunks(part, relayed, solving):
                             yield chunk
 
         return closed_with_call(chunks())
 
-    async def _question(
+    async def _solving(
         self,
         messages: Messages,
         stop: list[str] | None,
@@ -315,7 +316,7 @@ class ChatReASC(ChatModelAround):
         *,
         is_async: bool = False,
         streamed: bool = False,
-    ) -> Question:
+    ) -> Solving:
         config = take_config(run_manager)
         arguments = {
             **self._arguments,
@@ -331,13 +332,12 @@ class ChatReASC(ChatModelAround):
             if name not in not_for_large
         }
         request = Request(
-            self._setup,
+            self._voter,
             messages,
             config,
             arguments,
             is_async=is_async,
-            large_kwargs=of_large,
-            asked=self._asked,
+            role=self._asked,
         )
 
         def live(request: Request) -> PreparedModel | None:
@@ -359,15 +359,20 @@ class ChatReASC(ChatModelAround):
                 else None
             )
 
-        return await ask(
-            request, deserves_vote=deserves_vote, budget=self._call_budget, live=live
+        return await start(
+            self._solver,
+            request,
+            large_arguments=of_large,
+            deserves_vote=deserves_vote,
+            budget=self._call_budget,
+            live=live,
         )
 
     def _deserves_vote(self, arguments: dict[str, Any]) -> DeservesVote | None:
         if self.when is not None:
             return self.when
-        if self._setup.extract.texts_vote or asks_for_structure(
-            {**self._setup.model.kwargs, **arguments}
+        if self._voter.extract.texts_vote or asks_for_structure(
+            {**self._voter.model.kwargs, **arguments}
         ):
             return None
         return ActingCalls()
@@ -420,14 +425,14 @@ class ChatReASC(ChatModelAround):
 
 
 def _chunks(
-    part: AIMessageChunk | ReASCResult, relayed: RelayedChunks, question: Question
+    part: AIMessageChunk | ReASCResult, relayed: RelayedChunks, solving: Solving
 ) -> list[ChatGenerationChunk]:
     """Return what is streamed of a part of a response, or of the result at the end."""
     if isinstance(part, ReASCResult):
-        chunks = relayed.rest(_own_message(part, question))
+        chunks = relayed.rest(_own_message(part, solving))
     else:
         chunks = relayed.relay(part)
-        question.passed_on |= bool(chunks)
+        solving.question.passed_on |= bool(chunks)
     return [ChatGenerationChunk(message=chunk) for chunk in chunks]
 
 
@@ -460,7 +465,7 @@ class ActingCalls:
         return self.texts or bool(first.invalid_tool_calls)
 
 
-def _own_message(result: ReASCResult, question: Question) -> AIMessage:
+def _own_message(result: ReASCResult, solving: Solving) -> AIMessage:
     """Return the winning message with the usage of all samples.
 
     Raises:
@@ -469,7 +474,7 @@ def _own_message(result: ReASCResult, question: Question) -> AIMessage:
     """
     message = result.message
     if message.response_metadata["reasc"].get("abstained") and requires_tool_call(
-        question.model.kwargs
+        solving.question.model.kwargs
     ):
         raise Undecided(
             f"{result.doubt or 'the evidence is not sufficient'}, and an empty "

@@ -17,12 +17,13 @@ from langchain_reasc.calibration import Calibration
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.langchain_internals import langsmith_params
 from langchain_reasc.models.wrappers import is_configurable, leaves, name_of_model
+from langchain_reasc.runnable.face import Face
 from langchain_reasc.runnable.options import Options
 
 AnyRunnable = Runnable[Any, Any]
 
 
-class ChatModelAround(Options, BaseChatModel):
+class ChatModelAround(Face, BaseChatModel):
     """A chat model with the name, the capabilities, the handlers and the token counts
     of the one inside.
     """
@@ -50,7 +51,7 @@ class ChatModelAround(Options, BaseChatModel):
         if (
             inner is None
             and not is_configurable(self.sampled)
-            and not isinstance(self.sampled, Options)
+            and not isinstance(self.sampled, Face)
         ):
             raise ConfigurationError(
                 "ChatReASC stands around a chat model, and there is none in "

@@ -23,10 +23,10 @@ from langchain_reasc.calibration import Calibration, ConsensusCalibrator
 from langchain_reasc.complaints import suggestion, warn_once
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
 from langchain_reasc.models.wrappers import leaves
-from langchain_reasc.runnable.escalation import ASKED_ONCE
-from langchain_reasc.runnable.options import Calibrator, VoteOptions, question_id
+from langchain_reasc.runnable.cascade import ASKED_ONCE
+from langchain_reasc.runnable.face import Calibrator, question_id
+from langchain_reasc.runnable.options import LEARNING, VoteOptions
 from langchain_reasc.runnable.question import CallBudget, SpendingListener
-from langchain_reasc.runnable.setup import LEARNING
 from langchain_reasc.threads import in_thread
 
 try:

@@ -168,7 +168,8 @@ def _question(given: str) -> str:
 def _show(result: "ReASCResult") -> None:
     """Print the answer, how it was decided, what was spent, the votes, and notices."""
     from langchain_reasc.answers import without_reasoning
-    from langchain_reasc.runnable.result import cost, shortened, votes
+    from langchain_reasc.complaints import shortened
+    from langchain_reasc.runnable.result import cost, votes
 
     said = result.message.text
     if (

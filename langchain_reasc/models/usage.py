@@ -4,11 +4,12 @@ written.
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeGuard, cast
 
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages.ai import UsageMetadata, add_usage
 
 from langchain_reasc.answers import has_finish_reason
 from langchain_reasc.models.contract import RECEIVED_TOKENS, USAGE_ESTIMATED
@@ -208,3 +209,141 @@ def _text_of(value: Any) -> str:
 
 def _as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens paid for one question, over all its samples.
+
+    Attributes:
+        bill: the sum as LangChain has it: prompt tokens as often as the model was given
+            the prompt, generated tokens of unused and cancelled samples too, and of
+            both the details that providers report (cached, reasoning, audio).
+        unused_output_tokens: generated tokens of samples that the decision does not
+            rest on.
+        estimated: whether some sample, or the judge, came without usage and its tokens
+            were counted from what arrived.
+        judge: the tokens of a judge that compares answers; not part of the bill, since
+            the judge is another model. None where no judge is asked.
+    """
+
+    bill: UsageMetadata
+    unused_output_tokens: int = 0
+    estimated: bool = False
+    judge: UsageMetadata | None = None
+
+    @classmethod
+    def add_up(
+        cls,
+        used: Sequence[AIMessage],
+        unused: Sequence[AIMessage] = (),
+        *,
+        judged: Sequence[tuple[str, AIMessage]] | None = None,
+        prompt_tokens: Callable[[], int] = lambda: 0,
+    ) -> "Usage":
+        """Add up what a question cost.
+
+        Args:
+            used: the responses that the decision rests on.
+            unused: all other responses, whole or not.
+            judged: the prompts of a judge, and its replies; None where there is none.
+            prompt_tokens: estimates the tokens of the prompt, where no response reports
+                them.
+        """
+        messages = [*used, *unused]
+        prompt = 0
+        lacks_usage = False
+        for message in messages:
+            usage = reported_usage(message)
+            if usage is None:
+                lacks_usage = True
+            else:
+                # All had the same prompt, so one without usage cost what others did.
+                prompt = max(prompt, usage["input_tokens"])
+        if not prompt and lacks_usage:
+            prompt = prompt_tokens()
+        judge = None
+        if judged is not None:
+            judge = _no_tokens()
+            for question, reply in judged:
+                asked = estimated_tokens(question.encode(errors="replace"))
+                judge = add_usage(judge, _usage_of(reply, asked))
+                messages.append(reply)
+        bill = _no_tokens()
+        for message in [*used, *unused]:
+            bill = add_usage(bill, _usage_of(message, prompt))
+        return cls(
+            bill,
+            sum(output_tokens(message) for message in unused),
+            estimated=any(is_estimated(message) for message in messages),
+            judge=judge,
+        )
+
+    @classmethod
+    def of_two_models(cls, winner: "Usage", others: Sequence["Usage"]) -> "Usage":
+        """Add up what a question cost with two models. The answer rests on the winner's
+        responses alone.
+        """
+        bill = winner.bill
+        judge = winner.judge
+        unused = winner.unused_output_tokens
+        for usage in others:
+            bill = add_usage(bill, usage.bill)
+            unused += usage.output_tokens
+            if usage.judge is not None:
+                judge = add_usage(judge, usage.judge)
+        estimated = any(usage.estimated for usage in [winner, *others])
+        return cls(bill, unused, estimated=estimated, judge=judge)
+
+    @property
+    def input_tokens(self) -> int:
+        """Prompt tokens."""
+        return self.bill["input_tokens"]
+
+    @property
+    def cached_tokens(self) -> int:
+        """Prompt tokens that were not computed again (a shared prefill)."""
+        return self.bill.get("input_token_details", {}).get("cache_read", 0)
+
+    @property
+    def output_tokens(self) -> int:
+        """Generated tokens."""
+        return self.bill["output_tokens"]
+
+    @property
+    def total_tokens(self) -> int:
+        """All tokens, those of a judge too."""
+        total = self.bill["total_tokens"]
+        if self.judge is not None:
+            total += self.judge["total_tokens"]
+        return total
+
+    @property
+    def account(self) -> dict[str, Any]:
+        """What the account of a decision says of it."""
+        account: dict[str, Any] = {
+            "input": self.bill["input_tokens"],
+            "output": self.bill["output_tokens"],
+            "unused_output": self.unused_output_tokens,
+            "estimated": self.estimated,
+        }
+        if self.judge is not None:
+            account["judge"] = {
+                "input": self.judge["input_tokens"],
+                "output": self.judge["output_tokens"],
+            }
+        return account
+
+
+def _no_tokens() -> UsageMetadata:
+    return UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
+
+
+def _usage_of(message: AIMessage, prompt_tokens: int) -> UsageMetadata:
+    """Return the usage of a response, estimated after a prompt of so many tokens if it
+    came without one.
+    """
+    usage = reported_usage(message)
+    if usage is not None:
+        return usage
+    return estimated_usage(message, prompt_tokens=prompt_tokens)

@@ -7,8 +7,9 @@ in the message; :class:`~langchain_reasc.ReASCResult` has all.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from heapq import nlargest, nsmallest
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage
@@ -16,6 +17,7 @@ from langchain_core.output_parsers import BaseGenerationOutputParser
 from langchain_core.outputs import ChatGeneration, Generation
 
 from langchain_reasc.answers import arguments_of
+from langchain_reasc.exceptions import reason_of
 from langchain_reasc.method.stopping import Decision
 from langchain_reasc.models.contract import (
     FAILED_ATTEMPTS,
@@ -26,7 +28,8 @@ from langchain_reasc.models.contract import (
     TOKEN_SIGNALS_INFO,
 )
 from langchain_reasc.models.payloads import LOGPROBS_KEYS
-from langchain_reasc.runnable.result import Usage
+from langchain_reasc.models.usage import Usage
+from langchain_reasc.runnable.plan import ProbabilityName
 from langchain_reasc.sampling import Sample
 
 _MOST: Final = 16
@@ -34,6 +37,8 @@ _MOST: Final = 16
 _LONG: Final = 200
 """Characters of an answer in the votes from which on it is cut."""
 _LONG_NOTICE: Final = 1000
+_SOURCES: Final = {"p_correct": "labels", "p_agree": "consensus"}
+"""What each probability was learned from."""
 _DROPPED: Final = frozenset(
     {
         TOKEN_SIGNALS,
@@ -61,66 +66,174 @@ class ReASCAnswerParser(BaseGenerationOutputParser[str | None]):
             OutputParserException: the message is not one of ReASC's.
         """
         first = result[0] if result else None
-        account = (
-            first.message.response_metadata.get("reasc")
-            if isinstance(first, ChatGeneration)
-            else None
-        )
+        account = None
+        if isinstance(first, ChatGeneration):
+            account = first.message.response_metadata.get("reasc")
         if not isinstance(account, dict):
             raise OutputParserException(
                 "ReASCAnswerParser reads response_metadata['reasc'], which this "
                 "message does not have; put it right behind a ReASCRunnable"
             )
-        answer: str | None = None if account.get("abstained") else account["answer"]
+        if account.get("abstained"):
+            return None
+        answer: str | None = account["answer"]
         return answer
 
 
-def add_account(
-    winner: AIMessage,
-    decision: Decision,
-    notices: Sequence[str],
-    usage: Usage,
-    figures: Mapping[str, Any],
-    *,
-    keep_logprobs: bool,
-) -> AIMessage:
-    """Return the winning response with the bill, and the account of the decision as
-    JSON.
+@dataclass(frozen=True, kw_only=True)
+class ModelAccount:
+    """What one of two models answered, and what it cost.
 
-    ``figures`` is what else the account says. With ``keep_logprobs`` the message keeps
-    the provider's logprobs.
+    Attributes:
+        answer: its answer.
+        evidence: answer -> weight, as the account of its own decision names them.
+        reason: why its sampling stopped; ``failed`` if it gave no response, and
+            ``answered`` if it was asked once and did.
+        launched: samples.
+        input: prompt tokens.
+        output: generated tokens.
+        cost: in dollars, or in tokens of the small model if only the ratio of prices is
+            known.
     """
-    repeated = (
-        len(decision.answer or "") > _LONG
-        and arguments_of(decision.answer or "") is not None
-    )
-    account = {
-        **_votes(decision, whole=not repeated),
-        "stage": decision.stage,
-        "reason": decision.reason,
-        **figures,
-        **_parts(decision.parts),
-        "notices": _notices(notices),
-    }
-    metadata = {**kept_metadata(winner, logprobs=keep_logprobs), "reasc": account}
-    return winner.model_copy(
-        update={"response_metadata": metadata, "usage_metadata": usage.bill}
-    )
+
+    answer: str | None
+    evidence: Mapping[str, float]
+    reason: str | None
+    launched: int
+    input: int
+    output: int
+    cost: float
+
+
+@dataclass(frozen=True)
+class FailedModel:
+    """One of two models that failed, so that the other one answers.
+
+    Attributes:
+        name: which model.
+        error: what it failed with.
+    """
+
+    name: Literal["small", "large"]
+    error: Exception
+
+    @property
+    def notice(self) -> str:
+        """What the caller should know."""
+        other = "small" if self.name == "large" else "large"
+        return f"the {self.name} model failed, so the {other} one answers"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """What the account of a decision tells beside the decision and the bill.
+
+    Attributes:
+        method: the name of the rule that decided, or sent the question to the large
+            model.
+        launched: samples launched.
+        failed: samples that failed.
+        without_confidence: responses whose votes count as one each, for want of
+            confidence.
+        output_of_winner: tokens of the winning response.
+        id: names the question, so that its outcome can be reported; None if nothing is
+            learned from that.
+        kind: the kind of request, with an id.
+        answered_by: which of two models answered; None if there is one.
+        is_merged: whether the answer was put together from several responses.
+        probabilities: ``p_correct`` and ``p_agree``, as far as they are known.
+        guarantee: what a calibration guarantees of such answers, in words.
+        is_shadowed: whether both models were asked, to learn.
+        models: what each of two models answered; empty if there is one.
+        failed_model: the model that the other one answers for.
+        abstained: whether the message is empty, because the answer is not trusted.
+        doubt: why it is not trusted, if its probability is too low.
+    """
+
+    method: str
+    launched: int
+    failed: int
+    without_confidence: int
+    output_of_winner: int
+    id: str | None = None
+    kind: str = ""
+    answered_by: Literal["small", "large"] | None = None
+    is_merged: bool = False
+    probabilities: Mapping[ProbabilityName, float] = field(default_factory=dict)
+    guarantee: str | None = None
+    is_shadowed: bool = False
+    models: Mapping[str, ModelAccount] = field(default_factory=dict)
+    failed_model: FailedModel | None = None
+    abstained: bool = False
+    doubt: str | None = None
+
+
+def to_account(
+    account: Account, decision: Decision, usage: Usage, notices: Sequence[str]
+) -> dict[str, Any]:
+    """Return the account of a decision as JSON, as it stands in a message."""
+    plain = named_votes(decision)
+    plain["stage"] = decision.stage
+    plain["reason"] = decision.reason
+    if account.id is not None:
+        plain["id"] = account.id
+        plain["kind"] = account.kind
+    plain["method"] = account.method
+    if account.answered_by is not None:
+        plain["answered_by"] = account.answered_by
+    plain["samples"] = decision.samples
+    plain["launched"] = account.launched
+    plain["failed"] = account.failed
+    plain["without_confidence"] = account.without_confidence
+    if account.is_merged:
+        plain["merged"] = True
+    for name, value in account.probabilities.items():
+        plain[name] = {"value": value, "source": _SOURCES[name]}
+    if account.guarantee is not None:
+        plain["guarantee"] = account.guarantee
+    plain["tokens"] = {**usage.account, "winner": account.output_of_winner}
+    plain.update(_parts(decision.parts))
+    plain.update(_of_two_models(account))
+    plain["notices"] = _notices(notices)
+    if account.failed_model is not None:
+        # The error stands in failed_because.
+        plain["notices"][0] = account.failed_model.notice
+    if account.abstained:
+        plain["abstained"] = True
+        if account.doubt is not None:
+            plain["abstained_because"] = account.doubt
+    return plain
+
+
+def _of_two_models(account: Account) -> dict[str, Any]:
+    plain: dict[str, Any] = {}
+    if account.failed_model is not None:
+        error = account.failed_model.error
+        plain["failed_model"] = account.failed_model.name
+        plain["failed_because"] = repr(error)
+        plain["failed_reason"] = reason_of(error)
+    if account.is_shadowed:
+        plain["shadowed"] = True
+    if account.models:
+        plain["models"] = {
+            name: asdict(model) for name, model in account.models.items()
+        }
+    return plain
 
 
 def failure_notices(samples: Sequence[Sample]) -> list[str]:
     """Return notices of samples that failed, and of requests that a backend had to make
     again (``failed_attempts``).
     """
-    failed, attempts = 0, list[Any]()
+    failed = 0
+    attempts: list[Any] = []
     for sample in samples:
         failed += sample.status == "failed"
-        attempts += (
-            sample.message.response_metadata.get(FAILED_ATTEMPTS, ())
-            if sample.message
-            else ()
-        )
-    notices = [f"{failed} of {len(samples)} samples failed"] if failed else []
+        if sample.message is not None:
+            attempts += sample.message.response_metadata.get(FAILED_ATTEMPTS, ())
+    notices = []
+    if failed:
+        notices.append(f"{failed} of {len(samples)} samples failed")
     if attempts:
         lost = sum(attempt.get(RECEIVED_TOKENS, 0) for attempt in attempts)
         notices.append(
@@ -138,46 +251,56 @@ def kept_metadata(message: AIMessage, *, logprobs: bool) -> dict[str, Any]:
     checkpoints, and the logprobs of 1,000 tokens with 20 alternatives each are 0.9 MB.
     With ``logprobs`` the provider's own are kept.
     """
-    dropped = _DROPPED if logprobs else _DROPPED | LOGPROBS_KEYS
+    dropped = _DROPPED
+    if not logprobs:
+        dropped = dropped | LOGPROBS_KEYS
     return {
-        key: value
-        for key, value in message.response_metadata.items()
-        if key not in dropped
+        name: value
+        for name, value in message.response_metadata.items()
+        if name not in dropped
     }
+
+
+def named_votes(decision: Decision) -> dict[str, Any]:
+    """Return what was voted for, as an account names it: the answer, the evidence, and
+    how certain it is.
+    """
+    answer = decision.answer or ""
+    # A long call stands in the message, and is not repeated.
+    is_repeated = len(answer) > _LONG and arguments_of(answer) is not None
+    return _votes(decision, whole=not is_repeated)
 
 
 def _votes(decision: Decision, *, whole: bool) -> dict[str, Any]:
-    """Return what was voted for: the answer, the evidence, and how certain it is.
+    """Return what was voted for in a question, or in a part of it.
 
     Args:
-        decision: of the question, or of a part of it.
+        decision: on the question, or on the part.
         whole: whether the answer is not cut, however long it is. The evidence names
             long answers by their beginning.
     """
-    evidence, winner = decision.evidence, decision.answer
-    # Two long answers may begin alike, so the number of the answer stands behind each.
-    names = {
-        answer: _cut(answer, f"… [answer {number}]")
-        for number, answer in enumerate(evidence, 1)
-    }
+    evidence = decision.evidence
+    answer = decision.answer
     heaviest = set(nlargest(_MOST, evidence, key=evidence.__getitem__))
-    named = {
-        names[answer]: weight
-        for answer, weight in evidence.items()
-        if answer in heaviest
-    }
-    votes = {
-        "answer": winner
-        if whole or winner is None
-        else names.get(winner, _cut(winner)),
-        "evidence": named,
-    }
-    if left_out := len(evidence) - len(named):
+    named = {}
+    for number, candidate in enumerate(evidence, 1):
+        # Two long answers may begin alike, so each ends with its number.
+        name = _cut(candidate, f"… [answer {number}]")
+        if candidate in heaviest:
+            named[name] = evidence[candidate]
+        if candidate == answer and not whole:
+            answer = name
+    if answer is not None and not whole and decision.answer not in evidence:
+        answer = _cut(answer)
+    votes: dict[str, Any] = {"answer": answer, "evidence": named}
+    left_out = len(evidence) - len(named)
+    if left_out:
         votes["others"] = {
             "answers": left_out,
             "evidence": sum(evidence.values()) - sum(named.values()),
         }
-    return {**votes, "posterior": decision.posterior}
+    votes["posterior"] = decision.posterior
+    return votes
 
 
 def _parts(parts: Mapping[str, Decision]) -> dict[str, Any]:
@@ -186,21 +309,25 @@ def _parts(parts: Mapping[str, Decision]) -> dict[str, Any]:
         return {}
     least_certain = nsmallest(_MOST, parts, key=lambda name: parts[name].posterior)
     named = {
-        name: _votes(parts[name], whole=False)
-        for name in parts
+        name: _votes(part, whole=False)
+        for name, part in parts.items()
         if name in least_certain
     }
+    plain: dict[str, Any] = {"parts": named}
     left_out = len(parts) - len(named)
-    return {"parts": named, **({"parts_left_out": left_out} if left_out else {})}
+    if left_out:
+        plain["parts_left_out"] = left_out
+    return plain
 
 
 def _notices(notices: Sequence[str]) -> list[str]:
-    named = [_cut(notice, "…", _LONG_NOTICE) for notice in notices[:_MOST]]
-    if left_out := len(notices) - len(named):
-        named.append(
+    plain = [_cut(notice, "…", _LONG_NOTICE) for notice in notices[:_MOST]]
+    left_out = len(notices) - len(plain)
+    if left_out:
+        plain.append(
             f"{left_out} more are in the notices of the result that solve() returns"
         )
-    return named
+    return plain
 
 
 def _cut(text: str, mark: str = "…", length: int = _LONG) -> str:

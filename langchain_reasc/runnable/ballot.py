@@ -1,11 +1,9 @@
 """Read the votes of responses to one question, and their confidence."""
 
 import json
-import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -44,13 +42,12 @@ from langchain_reasc.models.logprobs import Provenance, SignalReading, read_sign
 from langchain_reasc.runnable.meanings import Meanings
 from langchain_reasc.runnable.plan import Plan
 from langchain_reasc.runnable.request import Request
-from langchain_reasc.runnable.result import NEVER_AGREES
 from langchain_reasc.sampling import within
 
-logger = logging.getLogger(__name__)
-# seconds after the question's time, for answers of responses that came just before
+# Seconds after the question's time, for answers of responses that came just before.
 _LATE: Final = 0.1
-_NO_TIME: Final = 0.01  # seconds for each answer after that, as most are found at once
+# Seconds for each answer after that, as most are found at once.
+_NO_TIME: Final = 0.01
 
 
 class Ballot:
@@ -62,62 +59,59 @@ class Ballot:
     Args:
         request: what is asked, of which model, and how long it may take.
         plan: how it is decided.
-        learning: whether the token signals of all responses are kept, to learn from.
-            Then none is refused.
-        spans: whether their spans are kept, too: the answer's tokens, and the last
-            step's.
+        keeps_readings: whether the token signals of all responses are kept, to learn
+            from. Then no response is refused.
+        keeps_spans: whether the signals of spans are kept, too: of the answer's tokens,
+            and of the last step's.
 
     Attributes:
+        extract: finds the answer in a response.
         readings: the token signals of each response, None where it has none; empty
             unless they are kept.
         missing: why votes have no confidence, and count as one each.
         provenance: the ``top_k`` and ``vocabulary_size`` that the first score was made
             of.
+        meanings: sorts answers in free text; None for other answers.
     """
 
     def __init__(
-        self, request: Request, plan: Plan, *, learning: bool, spans: bool = False
+        self,
+        request: Request,
+        plan: Plan,
+        *,
+        keeps_readings: bool,
+        keeps_spans: bool = False,
     ) -> None:
-        setup, model, options = request.setup, request.model, request.setup.options
-        clock, cutoff = request.clock, request.cutoff
-        self.extract = held_to_schema(setup.extract, model.text_schema)
+        self._request = request
+        self._plan = plan
+        self._keeps_readings = keeps_readings
+        self._options = request.voter.options
+        self._schemas = request.model.schemas
+        self._text_schema = request.model.text_schema
+        self.extract = held_to_schema(request.voter.extract, self._text_schema)
         self._question = question_text(request.messages)
+        measure = plan.measure or self._options.measure
+        self._reads_spans = keeps_spans or (measure is not None and measure.of_span)
         self.meanings: Meanings | None = None
-        if equivalence := setup.extract.equivalence:
+        equivalence = request.voter.extract.equivalence
+        if equivalence is not None:
             self.meanings = Meanings(
                 equivalence,
                 request.messages,
                 request.config,
-                clock=clock,
-                cutoff=cutoff,
+                clock=request.clock,
+                cutoff=request.cutoff,
             )
-        self._tools, self._schemas = options.tool_votes, model.schemas
-        self._text_schema = model.text_schema
-        self._measure, self._learning = plan.measure, learning
-        scored_by = plan.measure or options.measure
-        self._reads_spans = spans or (scored_by is not None and scored_by.of_span)
-        self._calibration = (
-            None
-            if options.allow_fingerprint_mismatch or plan.counted
-            else plan.calibration
-        )
-        self._required = setup.on_missing_confidence == "error" and not plan.counted
-        self._clock, self._cutoff = clock, cutoff
         self._near = Classes(self._is_near)
-        self._failures: dict[str, None] = {}  # notices, in order, each once
-        self._no_vote: Counter[str] = Counter()  # why -> responses
-        own = not isinstance(options.answer, str)  # which knows what is compared
-        self._helps = {
-            why: advice
-            for why, advice in ADVICE.items()
-            if not (own and why == NO_ANSWER)
-        }
-        self._odd: Counter[str] = (
-            Counter()
-        )  # what was odd about log-probabilities -> responses
+        # Notices of what failed, in order, each once.
+        self._failures: dict[str, None] = {}
+        # Why responses cast no vote -> how many.
+        self._no_vote: Counter[str] = Counter()
+        # What was odd about log-probabilities -> responses.
+        self._odd: Counter[str] = Counter()
         self.missing: list[str] = []
-        self._refused: str | None = None  # why the server gives no logprobs
-        self._scored = False
+        self._refusal: str | None = None
+        self._is_scored = False
         self.readings: list[SignalReading | None] = []
         self.provenance = Provenance(top_k=None, vocabulary_size=None)
 
@@ -132,37 +126,18 @@ class Ballot:
         """
         vote = self._vote(message)
         score = None
-        if self._measure or self._learning:
-            self._refused = self._refused or message.response_metadata.get(
-                LOGPROBS_REFUSED
-            )
+        if self._plan.measure is not None or self._keeps_readings:
+            if self._refusal is None:
+                self._refusal = message.response_metadata.get(LOGPROBS_REFUSED)
             score = self._score(message, vote)
         return self._response(message, vote, score)
-
-    def _response(
-        self, message: AIMessage, vote: Vote, score: float | None
-    ) -> Response:
-        answer = self._class_of(vote)
-        blank = _is_blank(message, vote)
-        response = Response(
-            answer,
-            score,
-            vote.cut_off,
-            vote.kind,
-            vote.fields,
-            instead=vote.instead,
-            blank=blank,
-        )
-        if answer is None or vote.calls or not self.extract.by_form:
-            return response
-        form = self.extract.form(answer)
-        return replace(response, key=form.key, weaker=form.weaker)
 
     def read_audit(self, message: AIMessage) -> Response:
         """Read a response that decides nothing; its token signals are kept to learn
         from.
         """
-        vote, reading = self._vote(message), None
+        vote = self._vote(message)
+        reading = None
         with suppress(LogprobsUnavailable, ConfidenceError):
             reading = self._reading(message, vote)
         self.readings.append(reading)
@@ -176,71 +151,103 @@ class Ballot:
         """Return a response with an object in it that was put together from several;
         None where that cannot be.
         """
-        return (
-            with_answer(message, answer, self.extract.objects)
-            if self.extract.objects
-            else None
-        )
+        if self.extract.objects is None:
+            return None
+        return with_answer(message, answer, self.extract.objects)
 
     def notices(self, responses: Sequence[Response]) -> list[str]:
         """Return notices of responses that cast no vote, or one that alone would not
         have been enough.
         """
-        seen, notices = len(responses), list(self._failures)
+        notices = list(self._failures)
         if self._no_vote:
-            reasons = "; ".join(
-                [f"{why} ({count})" for why, count in self._no_vote.most_common()]
-            )
-            notice = (
-                f"{self._no_vote.total()} of {seen} responses cast no vote: {reasons}"
-            )
-            frequent = [
-                why
-                for why, count in self._no_vote.most_common()
-                if 2 * count >= seen and why in self._helps
-            ]
-            advice = dict.fromkeys(self._helps[why] for why in frequent)
-            notices.append("; ".join([notice, *advice]))
-        if cut := [
+            notices.append(self._no_vote_notice(len(responses)))
+        cut_off = [
             response
             for response in responses
             if response.cut_off and response.answer is not None
-        ]:
+        ]
+        if cut_off:
             notices.append(
-                f"{len(cut)} of {seen} responses were cut off after they had said "
-                "their answer: it counts as a vote, but is never accepted alone; allow "
-                "the model more tokens"
+                f"{len(cut_off)} of {len(responses)} responses were cut off after they "
+                "had said their answer: it counts as a vote, but is never accepted "
+                "alone; allow the model more tokens"
             )
-        return [*notices, *(self.meanings.notices if self.meanings else ())]
+        if self.meanings is not None:
+            notices += self.meanings.notices
+        return notices
+
+    def _no_vote_notice(self, responses: int) -> str:
+        counts = self._no_vote.most_common()
+        reasons = "; ".join(f"{reason} ({count})" for reason, count in counts)
+        parts = [
+            f"{self._no_vote.total()} of {responses} responses cast no vote: {reasons}"
+        ]
+        # An extractor of the user's own knows best what is compared.
+        is_own = not isinstance(self._options.answer, str)
+        for reason, count in counts:
+            advice = ADVICE.get(reason)
+            if is_own and reason == NO_ANSWER:
+                advice = None
+            if advice and 2 * count >= responses and advice not in parts:
+                parts.append(advice)
+        return "; ".join(parts)
 
     def confidence_notices(self, responses: int) -> list[str]:
         """Return notices of the confidences of this many responses."""
         notices = [
-            f"{what} (in {count} of {responses} responses)"
-            for what, count in self._odd.items()
+            f"{oddity} (in {count} of {responses} responses)"
+            for oddity, count in self._odd.items()
         ]
         if self.missing:
-            missing = f"{len(self.missing)} of {responses} responses carry no confidence and count as one vote each"
-            notices.insert(0, f"{missing}: {self.missing[0]}")
-        elif self._refused:
+            missing = (
+                f"{len(self.missing)} of {responses} responses carry no confidence and "
+                f"count as one vote each: {self.missing[0]}"
+            )
+            notices.insert(0, missing)
+        elif self._refusal:
             notices.append(
                 "asked without logprobs, which the model's server refuses: "
-                f"{self._refused}"
+                f"{self._refusal}"
             )
         return notices
 
-    def never_agrees_notices(self, decision: Decision) -> list[str]:
+    def hopeless_notice(self, decision: Decision) -> str | None:
         """Say what never agrees, and how to leave it out of the vote; log it once a
         process.
         """
         names = decision.never_agrees
+        if not names:
+            return None
+        verb = "differs" if len(names) == 1 else "differ"
         notice = (
-            f"{NEVER_AGREES}: {' and '.join(names)} "
-            f"{'differs' if len(names) == 1 else 'differ'} from response to response; "
+            f"agreement is hopeless: {' and '.join(names)} {verb} from response to response; "
             f"to leave that out of the vote: {self._advice(decision)}"
         )
         warn_once(notice)
-        return [notice]
+        return notice
+
+    def _response(
+        self, message: AIMessage, vote: Vote, score: float | None
+    ) -> Response:
+        answer = self._class_of(vote)
+        key = None
+        weaker: tuple[str, ...] = ()
+        if answer is not None and not vote.calls and self.extract.by_form:
+            form = self.extract.form(answer)
+            key = form.key
+            weaker = form.weaker
+        return Response(
+            answer,
+            score,
+            vote.cut_off,
+            vote.kind,
+            vote.fields,
+            instead=vote.instead,
+            key=key,
+            weaker=weaker,
+            blank=_is_blank(message, vote),
+        )
 
     def _vote(self, message: AIMessage) -> Vote:
         """Find the vote in the response's own words while the question has time: a
@@ -250,52 +257,54 @@ class Ballot:
             vote_of,
             message,
             self.extract,
-            self._tools,
+            self._options.tool_votes,
             self._schemas,
             question=self._question,
         )
-        left = self._clock.left
+        left = self._request.clock.left
         vote = Vote(None)
         try:
-            vote = (
-                read()
-                if left is None
-                else within(max(left + _LATE, _NO_TIME), read, self._cutoff)
-            )
+            if left is None:
+                vote = read()
+            else:
+                seconds = max(left + _LATE, _NO_TIME)
+                vote = within(seconds, read, self._request.cutoff)
         except TimeoutError:
             vote = Vote(None, why_none=TOO_SLOW)
-        except (
-            Exception
-        ) as error:  # the user's extractor: one odd response must not lose the others
+        except Exception as error:
+            # The user's extractor: one odd response must not lose the others.
             if isinstance(error, ReASCError) or is_control_flow(error):
                 raise
             self.add_notice(f"the answer extractor failed on a response: {error!r}")
         if vote.why_none:
             self._no_vote[vote.why_none] += 1
-        if vote.answer and (why := self._why_unchecked(message, vote)):
-            self.add_notice(why)
+        if vote.answer:
+            unchecked = self._unchecked_notice(message, vote)
+            if unchecked is not None:
+                self.add_notice(unchecked)
         return vote
 
-    def _why_unchecked(self, message: AIMessage, vote: Vote) -> str | None:
-        if vote.calls and self._tools.check_schema:
-            what, names = (
-                "calls are not checked against the schemas of their tools",
-                [one["name"] for one in message.tool_calls],
-            )
-            why = next(
-                filter(
-                    None,
-                    (why_unchecked((self._schemas or {}).get(name)) for name in names),
-                ),
-                None,
-            )
-        else:
-            what, objects = (
-                "objects are not checked against their schema",
-                self.extract.objects,
-            )
-            why = why_unchecked(objects.schema if objects else self._text_schema)
-        return f"{what}: {why}" if why else None
+    def _unchecked_notice(self, message: AIMessage, vote: Vote) -> str | None:
+        """Say why the calls or the object of a response are not checked; None if they
+        are, or need not be.
+        """
+        if vote.calls and self._options.tool_votes.check_schema:
+            schemas = self._schemas or {}
+            for call in message.tool_calls:
+                reason = why_unchecked(schemas.get(call["name"]))
+                if reason:
+                    return (
+                        "calls are not checked against the schemas of their tools: "
+                        f"{reason}"
+                    )
+            return None
+        schema = self._text_schema
+        if self.extract.objects is not None:
+            schema = self.extract.objects.schema
+        reason = why_unchecked(schema)
+        if not reason:
+            return None
+        return f"objects are not checked against their schema: {reason}"
 
     def _class_of(self, vote: Vote) -> str | None:
         """Return the first answer that says the same in other words, or with numbers
@@ -305,88 +314,107 @@ class Ballot:
             return None
         if vote.calls or self.extract.objects:
             return self._near.class_of(vote.answer)
-        return self.meanings.meaning_of(vote.answer) if self.meanings else vote.answer
+        if self.meanings is not None:
+            return self.meanings.meaning_of(vote.answer)
+        return vote.answer
+
+    def _is_near(self, answer: str, other_answer: str) -> bool:
+        if self._options.tool_votes.same(answer, other_answer):
+            return True
+        objects = self.extract.objects
+        return objects is not None and objects.same(answer, other_answer)
 
     def _score(self, message: AIMessage, vote: Vote) -> float | None:
-        """Return S(y); None where no confidence is asked for or can be read, or there
-        is no vote to weigh.
+        """Return S(y); None where no confidence is read or can be, or there is no vote
+        to weigh.
         """
+        measure = self._plan.measure
         reading = None
         try:
             reading = self._reading(message, vote)
-            return self._score_by(self._measure, reading) if self._measure else None
+            if measure is None:
+                return None
+            return self._score_by(measure, reading)
         except (LogprobsUnavailable, ConfidenceError) as error:
-            if self._measure and vote.answer is not None:
-                if self._required:
+            if measure is not None and vote.answer is not None:
+                if self._is_required:
                     raise
                 self.missing.append(str(error))
             return None
         finally:
-            if self._learning:
+            if self._keeps_readings:
                 self.readings.append(reading)
 
+    @property
+    def _is_required(self) -> bool:
+        """Whether a response without confidence is an error."""
+        on_missing = self._request.voter.on_missing_confidence
+        return on_missing == "error" and not self._plan.is_counted
+
     def _reading(self, message: AIMessage, vote: Vote) -> SignalReading:
-        places = (
-            places_of(message, self.extract, vote, question=self._question)
-            if self._reads_spans
-            else None
-        )
+        places = None
+        if self._reads_spans:
+            places = places_of(message, self.extract, vote, question=self._question)
         return read_signals(message, of_calls=vote.calls, places=places)
 
     def _score_by(self, measure: Measure, reading: SignalReading) -> float:
-        if self._calibration and (signal := self._calibration.signal):
-            carried = [*reading.signals, *reading.withheld]
-            try:
-                check_signal(
-                    signal,
-                    self._calibration.provenance,
-                    reading.provenance(signal),
-                    carried,
-                )
-            except FingerprintMismatch as error:
-                if not (self._scored or self._learning):
-                    raise
-                raise LogprobsUnavailable(str(error)) from error
+        self._check_signal(reading)
         score = reading.score(measure)
         self._odd.update(reading.notices)
-        if not self._scored:
-            self._scored, self.provenance = True, reading.provenance(measure.signal)
+        if not self._is_scored:
+            self._is_scored = True
+            self.provenance = reading.provenance(measure.signal)
         return score
 
-    def _is_near(self, one: str, other: str) -> bool:
-        objects = self.extract.objects
-        return self._tools.same(one, other) or (
-            objects is not None and objects.same(one, other)
-        )
+    def _check_signal(self, reading: SignalReading) -> None:
+        """Refuse scores that are made of another signal, k or V than the calibration's."""
+        calibration = self._plan.calibration
+        if calibration is None or calibration.signal is None or self._plan.is_counted:
+            return
+        if self._options.allow_fingerprint_mismatch:
+            return
+        signal = calibration.signal
+        carried = [*reading.signals, *reading.withheld]
+        provenance = reading.provenance(signal)
+        try:
+            check_signal(signal, calibration.provenance, provenance, carried)
+        except FingerprintMismatch as error:
+            if not self._is_scored and not self._keeps_readings:
+                raise
+            raise LogprobsUnavailable(str(error)) from error
 
     def _advice(self, decision: Decision) -> str:
         """Return the option, as it is written, that leaves out of the vote what never
         agrees.
         """
+        names = list(decision.never_agrees)
         if arguments_of(decision.answer or "") is not None:
-            return self._advice_on_calls(
-                [name.split(".", 1) for name in decision.never_agrees]
-            )
+            return self._advice_on_calls([name.split(".", 1) for name in names])
         objects = self.extract.objects
-        kept = (
-            list(objects.leave_out)
-            if objects and set(objects.leave_out) != set(REASONING)
-            else []
-        )
-        by_field = "by_field=True, " if objects and objects.by_field else ""
-        return f"answer=json_object({by_field}leave_out={json.dumps([*kept, *decision.never_agrees])})"
+        left_out: list[str] = []
+        by_field = ""
+        if objects is not None:
+            if set(objects.leave_out) != set(REASONING):
+                left_out = list(objects.leave_out)
+            if objects.by_field:
+                by_field = "by_field=True, "
+        left_out += names
+        return f"answer=json_object({by_field}leave_out={json.dumps(left_out)})"
 
-    def _advice_on_calls(self, called: Sequence[Sequence[str]]) -> str:
+    def _advice_on_calls(self, calls: Sequence[Sequence[str]]) -> str:
         """Return the same for arguments of tools, (tool, argument) each."""
-        excluded = self._tools.exclude_args
+        excluded = self._options.tool_votes.exclude_args
         if isinstance(excluded, Mapping):
-            given = {tool: list(arguments) for tool, arguments in excluded.items()}
-            for tool, argument in called:
-                given.setdefault(tool, []).append(argument)
-            return f"tool_votes=ToolVotes(exclude_args={json.dumps(given)})"
-        kept = [] if set(excluded) == set(REASONING) else list(excluded)
-        kept = list(dict.fromkeys([*kept, *(argument for _, argument in called)]))
-        return f"tool_votes=ToolVotes(exclude_args={json.dumps(kept)})"
+            by_tool = {tool: list(arguments) for tool, arguments in excluded.items()}
+            for tool, argument in calls:
+                by_tool.setdefault(tool, []).append(argument)
+            return f"tool_votes=ToolVotes(exclude_args={json.dumps(by_tool)})"
+        arguments: list[str] = []
+        if set(excluded) != set(REASONING):
+            arguments = list(excluded)
+        arguments += [argument for _, argument in calls]
+        unique = list(dict.fromkeys(arguments))
+        return f"tool_votes=ToolVotes(exclude_args={json.dumps(unique)})"
 
 
 def _is_blank(message: AIMessage, vote: Vote) -> bool:

@@ -11,14 +11,19 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import get_config_list
 
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
+from langchain_reasc.runnable.cascade import Cascade, Solver, start
 from langchain_reasc.runnable.concurrency import Concurrency, Each
 from langchain_reasc.runnable.first_responses import plan_by_firsts
-from langchain_reasc.runnable.loop import answer, ask, draw, draw_first, finish
 from langchain_reasc.runnable.plan import Plan
 from langchain_reasc.runnable.progress import Progress, show_progress
-from langchain_reasc.runnable.question import Question
+from langchain_reasc.runnable.question import Question, concluded
 from langchain_reasc.runnable.request import Request
-from langchain_reasc.runnable.setup import Setup
+from langchain_reasc.runnable.solve import (
+    begin,
+    draw,
+    draw_first,
+    outcome_of,
+)
 from langchain_reasc.runnable.total_budget import TotalBudget
 from langchain_reasc.sampling import Cutoff, Sample, TracedRun, checked_limit
 
@@ -30,18 +35,36 @@ ONE_INPUT_ONLY: Final = (
 
 
 class _Input:
-    """An input of a batch: its run and request once that is open, a first sample where
-    it has one, its outcome.
+    """An input of a batch.
+
+    Attributes:
+        index: its place among the inputs.
+        value: the input.
+        config: the config of its run.
+        run: its run, once that is open.
+        request: what is asked, once its run is open.
+        first: a sample that was drawn before the others, if any.
+        question: the question, if inputs are sampled in rounds.
+        is_decided: whether the question takes no more samples.
+        outcome: the winning response, or an error.
     """
 
-    def __init__(self, index: int) -> None:
+    def __init__(
+        self, index: int, value: LanguageModelInput, config: RunnableConfig
+    ) -> None:
         self.index = index
+        self.value = value
+        self.config = config
         self.run: TracedRun | None = None
         self.request: Request | None = None
         self.first: Sample | None = None
         self.question: Question | None = None
-        self.decided = False
+        self.is_decided = False
         self.outcome: AIMessage | Exception | None = None
+
+
+_Step = Callable[[_Input, Request], Coroutine[Any, Any, Any]]
+"""Does something below the run of an input."""
 
 
 class Batch:
@@ -61,7 +84,7 @@ class Batch:
 
     def __init__(
         self,
-        setup: Setup,
+        solver: Solver,
         name: str,
         inputs: Sequence[LanguageModelInput],
         config: RunnableConfig | Sequence[RunnableConfig] | None,
@@ -74,41 +97,44 @@ class Batch:
     ) -> None:
         if "on_response" in kwargs:
             raise ConfigurationError(ONE_INPUT_ONLY)
-        self._setup, self._name, self._values, self._kwargs = (
-            setup,
-            name,
-            inputs,
-            kwargs,
-        )
+        self._solver = solver
+        self._voter = solver.small if isinstance(solver, Cascade) else solver
+        self._name = name
+        self._kwargs = kwargs
+        self._return_exceptions = return_exceptions
+        self._progress = progress
+        self._cutoff = Cutoff()
+        self._is_async = False
         configs = get_config_list(config, len(inputs))
         self._limit = checked_limit(configs[0]) if configs else None
-        self._configs = [
-            cast(RunnableConfig, {**one, "max_concurrency": self._limit})
-            for one in configs
-        ]
-        self._return_exceptions, self._progress = return_exceptions, progress
-        self._cutoff, self._is_async = Cutoff(), False
-        self._inputs = [_Input(index) for index in range(len(inputs))]
+        self._inputs = []
+        for index, (value, own_config) in enumerate(zip(inputs, configs, strict=True)):
+            limited = {**own_config, "max_concurrency": self._limit}
+            self._inputs.append(_Input(index, value, cast(RunnableConfig, limited)))
         self._budget: TotalBudget | None = None
         if total_tokens is not None or total_samples is not None:
-            if setup.large is not None:
-                raise ConfigurationError(
-                    "total_tokens and total_samples divide the samples of one model "
-                    "between the inputs; with escalate_to, bound each input with "
-                    "max_samples"
-                )
-            if setup.learner is not None:
-                raise ConfigurationError(
-                    "total_tokens and total_samples go with a calibration that is "
-                    "there before the batch, or with none: calibration='mixture' "
-                    "decides on each input from the first responses to all"
-                )
+            self._check_one_model()
             self._budget = TotalBudget(
                 total_tokens,
                 total_samples,
                 inputs=len(inputs),
                 together=self._limit,
-                concurrency=setup.options.concurrency,
+                concurrency=self._voter.options.concurrency,
+            )
+
+    def _check_one_model(self) -> None:
+        """Refuse a total budget for what does not divide it."""
+        if isinstance(self._solver, Cascade):
+            raise ConfigurationError(
+                "total_tokens and total_samples divide the samples of one model "
+                "between the inputs; with escalate_to, bound each input with "
+                "max_samples"
+            )
+        if self._voter.learner is not None:
+            raise ConfigurationError(
+                "total_tokens and total_samples go with a calibration that is "
+                "there before the batch, or with none: calibration='mixture' "
+                "decides on each input from the first responses to all"
             )
 
     async def completed(self, io: Concurrency) -> AsyncGenerator[Outcome]:
@@ -118,144 +144,155 @@ class Batch:
         self._is_async = io.is_async
         try:
             with show_progress(self._progress, len(self._inputs)) as advance:
-                method = (
-                    partial(self._in_rounds, self._budget)
-                    if self._budget
-                    else partial(self._one_by_one, io)
-                )
                 async with (
                     io.workers(self._limit, self._cutoff) as each,
-                    aclosing(method(each)) as done,
+                    aclosing(self._answered(io, each)) as answered,
                 ):
-                    async for one in done:
-                        assert one.outcome is not None
-                        if (
-                            isinstance(one.outcome, Exception)
-                            and not self._return_exceptions
+                    async for item in answered:
+                        outcome = item.outcome
+                        assert outcome is not None
+                        if not self._return_exceptions and isinstance(
+                            outcome, Exception
                         ):
-                            raise one.outcome
+                            raise outcome
                         advance()
-                        yield one.index, one.outcome
+                        yield item.index, outcome
         finally:
             unanswered = SamplingError(
                 "not answered, because the batch was interrupted or another input of "
                 "it failed"
             )
-            for one in self._inputs:
-                if one.run:
-                    await one.run.fail(unanswered)
+            for item in self._inputs:
+                if item.run is not None:
+                    await item.run.fail(unanswered)
+
+    def _answered(
+        self, io: Concurrency, each: Each[_Input, _Input]
+    ) -> AsyncGenerator[_Input]:
+        if self._budget is not None:
+            return self._in_rounds(self._budget, each)
+        return self._one_by_one(io, each)
 
     async def _one_by_one(
         self, io: Concurrency, each: Each[_Input, _Input]
     ) -> AsyncGenerator[_Input]:
         plan: Plan | None = None
-        if self._setup.mixture:
-            async with aclosing(
-                each(partial(self._step, _draw_first), self._inputs)
-            ) as drawn:
-                async for _ in drawn:
-                    pass
-            firsts = [one.first for one in self._inputs if one.first]
-            if firsts:
-                plan = await io.in_thread(partial(plan_by_firsts, firsts, self._setup))
-        answered = partial(_answer_input, plan)
-        async with aclosing(
-            each(partial(self._step, answered, last=True), self._inputs)
-        ) as ended:
-            async for one in ended:
-                yield one
+        if self._voter.mixture is not None:
+            plan = await self._plan_by_firsts(io, each)
+        step = partial(self._step, partial(self._answer, plan), is_last=True)
+        async with aclosing(each(step, self._inputs)) as answered:
+            async for item in answered:
+                yield item
+
+    async def _plan_by_firsts(
+        self, io: Concurrency, each: Each[_Input, _Input]
+    ) -> Plan | None:
+        """Draw the first sample of each input, and calibrate on these."""
+        step = partial(self._step, _draw_first)
+        async with aclosing(each(step, self._inputs)) as drawn:
+            async for _ in drawn:
+                pass
+        firsts = [item.first for item in self._inputs if item.first is not None]
+        if not firsts:
+            return None
+        plan: Plan = await io.in_thread(partial(plan_by_firsts, firsts, self._voter))
+        return plan
 
     async def _in_rounds(
         self, budget: TotalBudget, each: Each[_Input, _Input]
     ) -> AsyncGenerator[_Input]:
         while indices := budget.next_inputs():
-            async with aclosing(
-                each(self._sample, [self._inputs[index] for index in indices])
-            ) as sampled:
-                async for one in sampled:
-                    if one.question:
-                        budget.note_sample(
-                            one.index,
-                            one.question.sampled(ended=one.outcome is not None),
-                        )
-                    if one.outcome is not None:
-                        yield one
-        for one in self._inputs:
-            if (
-                one.outcome is None
-            ):  # what is undecided when the budget is spent has its best answer so far
-                yield await self._finish(one, budget)
+            inputs = [self._inputs[index] for index in indices]
+            async with aclosing(each(self._sample, inputs)) as sampled:
+                async for item in sampled:
+                    is_answered = item.outcome is not None
+                    if item.question is not None:
+                        state = item.question.sampled(ended=is_answered)
+                        budget.note_sample(item.index, state)
+                    if is_answered:
+                        yield item
+        # What is undecided when the budget is spent has its best answer so far.
+        for item in self._inputs:
+            if item.outcome is None:
+                yield await self._finish(item, budget)
 
-    async def _finish(self, one: _Input, budget: TotalBudget) -> _Input:
-        if one.question:
-            await self._step(_finish_input, one, last=True)
-        one.outcome = one.outcome or budget.error_unsampled()
-        return one
+    async def _finish(self, item: _Input, budget: TotalBudget) -> _Input:
+        if item.question is not None:
+            await self._step(_finish_question, item, is_last=True)
+        if item.outcome is None:
+            item.outcome = budget.error_unsampled()
+        return item
 
-    async def _sample(self, one: _Input) -> _Input:
+    async def _sample(self, item: _Input) -> _Input:
         """Draw a sample of an input, and answer it where that decides."""
-        await self._step(_draw_next, one)
-        if one.outcome is None and one.decided:
-            await self._step(_finish_input, one, last=True)
-        return one
+        await self._step(_draw_next, item)
+        if item.outcome is None and item.is_decided:
+            await self._step(_finish_question, item, is_last=True)
+        return item
+
+    async def _answer(
+        self, plan: Plan | None, item: _Input, request: Request
+    ) -> AIMessage:
+        options: dict[str, Any] = {}
+        if item.first is not None:
+            options = {"plan": plan, "first": item.first}
+        solving = await start(self._solver, request, **options)
+        return (await solving.answer()).message
 
     async def _step(
-        self,
-        what: Callable[[_Input, Request], Coroutine[Any, Any, Any]],
-        one: _Input,
-        *,
-        last: bool = False,
+        self, step: _Step, item: _Input, *, is_last: bool = False
     ) -> _Input:
-        """Do something below the run of an input; its outcome is an error, or the
-        result of the ``last`` step.
+        """Take a step below the run of an input. Its outcome is an error, or the result
+        of the last step.
         """
 
         async def below(config: RunnableConfig) -> Any:
-            if one.request is None:
-                own: dict[str, Any] = {
-                    "is_async": self._is_async,
-                    "cutoff": self._cutoff,
-                }
-                one.request = Request(self._setup, value, config, self._kwargs, **own)
-            return await what(one, one.request)
+            if item.request is None:
+                item.request = Request(
+                    self._voter,
+                    item.value,
+                    config,
+                    self._kwargs,
+                    is_async=self._is_async,
+                    cutoff=self._cutoff,
+                )
+            return await step(item, item.request)
 
-        if one.outcome is not None:
-            return one
-        value = self._values[one.index]
-        if one.run is None:
-            one.run = TracedRun(
-                self._name, value, self._configs[one.index], is_async=self._is_async
+        if item.outcome is not None:
+            return item
+        if item.run is None:
+            item.run = TracedRun(
+                self._name, item.value, item.config, is_async=self._is_async
             )
         try:
-            result = await (one.run.last if last else one.run.step)(below)
-            one.decided, one.outcome = result is True, result if last else None
+            if is_last:
+                item.outcome = await item.run.last(below)
+            else:
+                item.is_decided = await item.run.step(below) is True
         except Exception as error:
-            one.outcome = error
-        return one
+            item.outcome = error
+        return item
 
 
-async def _draw_first(one: _Input, request: Request) -> None:
-    one.first = await draw_first(request)
+async def _draw_first(item: _Input, request: Request) -> None:
+    item.first = await draw_first(request)
 
 
-async def _draw_next(one: _Input, request: Request) -> bool:
+async def _draw_next(item: _Input, request: Request) -> bool:
     """Draw a sample of a question that has waited for the others of its round; return
     whether that decides.
     """
-    one.question = one.question or await ask(request)
+    if item.question is None:
+        item.question = await begin(request)
     request.clock.resume()
-    async with aclosing(draw(one.question, 1)) as chunks:
+    async with aclosing(draw(item.question, 1)) as chunks:
         async for _ in chunks:
             pass
     request.clock.pause()
-    return one.question.samples_to_launch == 0
+    return item.question.samples_to_launch == 0
 
 
-async def _answer_input(plan: Plan | None, one: _Input, request: Request) -> AIMessage:
-    question = await ask(request, plan if one.first else None, first=one.first)
-    return (await answer(question)).message
-
-
-async def _finish_input(one: _Input, request: Request) -> AIMessage:
-    assert one.question is not None
-    return (await finish(one.question)).message
+async def _finish_question(item: _Input, request: Request) -> AIMessage:
+    assert item.question is not None
+    result = await outcome_of(item.question)
+    return concluded(result, item.question.voter.options).message

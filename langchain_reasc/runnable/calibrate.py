@@ -51,21 +51,20 @@ from langchain_reasc.method.stopping import DEFAULT_BUDGET, check_probability
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 from langchain_reasc.models.fingerprint import Fingerprint, FixedPrompt
 from langchain_reasc.models.prepared import ModelOrName, to_messages
+from langchain_reasc.runnable.cascade import Cascade, labelled_kind, row_of_both
 from langchain_reasc.runnable.concurrency import Concurrency, EventLoop, Threads
-from langchain_reasc.runnable.escalation import Asked, Prices
+from langchain_reasc.runnable.face import Face
 from langchain_reasc.runnable.labels import (
     LabelledInput,
     Questions,
     graded,
     read_inputs,
 )
-from langchain_reasc.runnable.loop import answer as answer_question
-from langchain_reasc.runnable.loop import ask, shadow
-from langchain_reasc.runnable.options import Options
+from langchain_reasc.runnable.options import Prices
 from langchain_reasc.runnable.progress import Progress, show_progress
 from langchain_reasc.runnable.request import Request
-from langchain_reasc.runnable.result import ReASCResult
-from langchain_reasc.runnable.setup import running_fingerprint
+from langchain_reasc.runnable.solve import Solving, begin
+from langchain_reasc.runnable.voter import running_fingerprint
 from langchain_reasc.sampling import Cutoff
 from langchain_reasc.threads import blocking
 
@@ -270,7 +269,7 @@ class _Asked:
             raise ConfigurationError(
                 f"the measure {named} needs a model that is asked: ask_confidence=True"
             )
-        self._setup = Options(
+        self._voter = Face(
             model=model,
             calibration="online",  # asks for logprobs, and counts votes while it learns
             measure=named,
@@ -278,20 +277,20 @@ class _Asked:
             concurrency=_AT_ONCE,
             sample_timeout=None,
             **options,
-        )._setup
+        )._voter
         self._warnings = Repeated()
         self._questions, self._prompts = (
             questions,
             [to_messages(one.input) for one in questions],
         )
         self._config, self._concurrency = config, concurrency
-        resolved = self._setup.model.resolved(config)
+        resolved = self._voter.model.resolved(config)
         if named and named.signal != VERBALIZED and resolved.no_logprobs:
             raise LogprobsUnavailable(
                 f"no response can be scored by {named}: {resolved.no_logprobs}"
             )
         self._fingerprint = running_fingerprint(
-            resolved, self._prompts[0], **self._setup.measured_on
+            resolved, self._prompts[0], **self._voter.measured_on
         )
         measures = (
             [named]
@@ -348,7 +347,7 @@ class _Asked:
         finished: list[AnsweredQuestion] = []
         try:
             request = Request(
-                self._setup,
+                self._voter,
                 self._prompts[at],
                 self._config,
                 is_async=io.is_async,
@@ -356,10 +355,9 @@ class _Asked:
             )
             # Not by a calibration that a runnable around the same model may have
             # learned, which would ask less.
-            plan = self._setup.plan(None)
-            result = await answer_question(
-                await ask(request, plan, on_finished=finished.append)
-            )
+            plan = self._voter.plan(None)
+            question = await begin(request, plan, on_finished=finished.append)
+            result = await Solving(question).answer()
         except Exception as error:
             if not cutoff.given_up:
                 self._warnings.warn(_LEFT_OUT, error)
@@ -416,14 +414,15 @@ class _Asked:
         cutoff: Cutoff,
     ) -> tuple[bool, ...]:
         """Return whether each response is right. A response without an answer is wrong."""
-        setup = self._setup
-        tools, schemas = setup.options.tool_votes, setup.model.schemas
+        voter = self._voter
+        tools = voter.options.tool_votes
+        schemas = voter.model.schemas
         votes: dict[int, Vote] = {}
         for number, message in zip(finished.answers, messages, strict=True):
             if number is not None and message is not None and number not in votes:
                 votes[number] = vote_of(
                     message,
-                    setup.extract,
+                    voter.extract,
                     tools,
                     schemas,
                     question=question_text(self._prompts[at]),
@@ -432,7 +431,7 @@ class _Asked:
             votes,
             references,
             self._prompts[at],
-            setup.extract,
+            voter.extract,
             self._config,
             tools=tools,
             schemas=schemas,
@@ -447,7 +446,7 @@ class _Asked:
         """Calibrate on the rows; the options are those of
         :func:`~langchain_reasc.calibration.fit`.
         """
-        measures, budget = self._rows.measures, self._setup.options.max_samples
+        measures, budget = self._rows.measures, self._voter.options.max_samples
         provenance, fingerprint = self._rows.provenance, self._fingerprint
         made = fit(
             rows,
@@ -493,55 +492,46 @@ async def _calibrate_two(
         raise CalibrationDataError(
             "there is no question to calibrate on; 200 to 300 are a good number"
         )
-    setup = Options(
+    face = Face(
         model=model,
         escalate_to=larger,
         calibration="online",
         sample_timeout=None,
         **options,
-    )._setup
-    large, cutoff = setup.large, Cutoff()
-    assert large is not None and large.learner is not None
-    learner = large.learner
+    )
+    cascade = face._solver
+    assert isinstance(cascade, Cascade) and cascade.learner is not None
+    voter = cascade.small
+    learner = cascade.learner
+    cutoff = Cutoff()
     labelled = all(one.references for one in questions)
 
     async def ask_one(one: LabelledInput) -> Exception | None:
         prompt = to_messages(one.input)
-        request = Request(setup, prompt, config, is_async=io.is_async, cutoff=cutoff)
+        request = Request(voter, prompt, config, is_async=io.is_async, cutoff=cutoff)
         id = _id_of(prompt, one.references)
-        kind = (
-            f"{request.kind} labelled" if labelled else request.kind
-        )  # which count other contradictions
+        kind = labelled_kind(request.kind) if labelled else request.kind
         if await io.in_thread(partial(learner.has_seen, kind, id)):
             return None
 
         def grade(message: AIMessage) -> bool:
-            tools, schemas = setup.options.tool_votes, setup.model.schemas
-            vote = vote_of(
-                message, setup.extract, tools, schemas, question=question_text(prompt)
-            )
-            told: dict[str, Any] = {
-                "tools": tools,
-                "schemas": schemas,
-                "cutoff": cutoff,
-            }
+            tools = voter.options.tool_votes
+            schemas = voter.model.schemas
+            question = question_text(prompt)
+            vote = vote_of(message, voter.extract, tools, schemas, question=question)
             return graded(
-                {0: vote}, one.references or (), prompt, setup.extract, config, **told
+                {0: vote},
+                one.references or (),
+                prompt,
+                voter.extract,
+                config,
+                tools=tools,
+                schemas=schemas,
+                cutoff=cutoff,
             )[0]
 
         try:
-            question = await ask(request.to_large())
-            of_large = await answer_question(question)
-            known = learner.known(kind)
-            asked: dict[Asked, list[ReASCResult]] = {"large": [of_large]}
-            row = await shadow(
-                question,
-                request,
-                large,
-                known,
-                asked,
-                grade=grade if labelled else None,
-            )
+            row = await row_of_both(cascade, request, grade if labelled else None)
         except Exception as error:
             if not cutoff.given_up:
                 warnings.warn(_LEFT_OUT, error)
@@ -568,7 +558,7 @@ async def _calibrate_two(
         logger.warning("nothing may stand yet: %s", made.escalation.status)
     prompt = to_messages(questions[0].input)
     fingerprint = running_fingerprint(
-        setup.model.resolved(config), prompt, **setup.measured_on
+        voter.model.resolved(config), prompt, **voter.measured_on
     )
     return made.model_copy(update={"fingerprint": fingerprint})
 

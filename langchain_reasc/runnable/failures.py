@@ -19,7 +19,7 @@ from langchain_reasc.exceptions import (
     UnsupportedProcessorError,
     reason_of,
 )
-from langchain_reasc.runnable.escalation import Asked, Large
+from langchain_reasc.runnable.history import Role
 
 _WRONG_CALL: Final = (
     ConfigurationError,
@@ -46,32 +46,35 @@ def is_wrong_call(error: Exception) -> bool:
 
     A server that refuses, is busy or cannot be reached is another matter.
     """
-    failures = error.failures if type(error) is SamplingError else ()
-    return any(isinstance(one, _WRONG_CALL) for one in (error, *failures))
+    errors: list[BaseException] = [error]
+    if type(error) is SamplingError:
+        errors += error.failures
+    return any(isinstance(one_error, _WRONG_CALL) for one_error in errors)
 
 
-def log_failure(large: Large, name: Asked, error: Exception) -> None:
+def log_failure(origin: object, role: Role, error: Exception) -> None:
     """Log that a model failed, once for each kind of failure. The text of the error may
     have secrets, and is left out.
 
     Args:
-        large: the large model, which the log is about.
-        name: the model that failed.
+        origin: the large model, which the log is about.
+        role: the model that failed.
         error: what it failed with.
     """
     reason = reason_of(error)
-    if name == "large":
+    if role == "large":
         text = (
             f"the large model (escalate_to) failed ({reason}), so the small model "
             "answers, even if its votes differ; on_undecided='raise' raises the error "
             "instead"
         )
     else:
-        text = f"the small model failed ({reason}), so the large model (escalate_to) answers"
-    warn_once(
-        f"{text}. failed_because in response_metadata['reasc'] says more",
-        id(large.setup.model.origin),
-    )
+        text = (
+            f"the small model failed ({reason}), so the large model (escalate_to) "
+            "answers"
+        )
+    notice = f"{text}. failed_because in response_metadata['reasc'] says more"
+    warn_once(notice, id(origin))
 
 
 def both_failed(small: Exception, large: Exception) -> Exception:
@@ -80,10 +83,11 @@ def both_failed(small: Exception, large: Exception) -> Exception:
 
     That is the large model's error, unless only the small one's is worth a retry.
     """
-    raised, name, other = large, "small", small
+    raised = large
+    text = f"the small model failed, too: {small}"
     if _is_retryable(small) and not _is_retryable(large):
-        raised, name, other = small, "large", large
-    text = f"the {name} model failed, too: {other}"
+        raised = small
+        text = f"the large model failed, too: {large}"
     if type(raised) is not SamplingError:
         raised.add_note(text)
         return raised

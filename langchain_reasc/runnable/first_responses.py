@@ -20,17 +20,17 @@ from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.logprobs import Provenance, SignalReading, read_signals
 from langchain_reasc.runnable.plan import Plan
-from langchain_reasc.runnable.setup import Setup
+from langchain_reasc.runnable.voter import Voter
 from langchain_reasc.sampling import Sample
 
 
-def plan_by_firsts(firsts: Sequence[Sample], setup: Setup) -> Plan:
+def plan_by_firsts(firsts: Sequence[Sample], voter: Voter) -> Plan:
     """Calibrate on the first samples of a batch (Algorithm 2), and plan by that; count
     votes where it is impossible.
     """
-    assert setup.mixture is not None
-    measure, notices = setup.mixture.measure, tuple[str, ...]()
-    kept, most = _comparable(list(_first_scores(firsts, setup, measure)))
+    assert voter.mixture is not None
+    measure, notices = voter.mixture.measure, tuple[str, ...]()
+    kept, most = _comparable(list(_first_scores(firsts, voter, measure)))
     shorter = sum(short for _, short in kept)
     if (
         measure.windowed
@@ -45,12 +45,12 @@ def plan_by_firsts(firsts: Sequence[Sample], setup: Setup) -> Plan:
     scores = [score for score, _ in kept]
     try:
         calibration = calibrate_mixture(
-            scores, measure=measure, fingerprint=setup.fingerprint, **most
+            scores, measure=measure, fingerprint=voter.fingerprint, **most
         )
     except CalibrationDataError as error:
         why = f"counting votes (ASC), because calibrating by mixture was not possible: {error}"
-        return replace(setup.plan(None), notices=(*notices, why))
-    return replace(setup.plan(calibration), notices=(*notices, *calibration.notices()))
+        return replace(voter.plan(None), notices=(*notices, why))
+    return replace(voter.plan(calibration), notices=(*notices, *calibration.notices()))
 
 
 def _comparable(
@@ -73,7 +73,7 @@ def _comparable(
 
 
 def _first_scores(
-    firsts: Sequence[Sample], setup: Setup, measure: Measure
+    firsts: Sequence[Sample], voter: Voter, measure: Measure
 ) -> Iterator[tuple[float, bool, Provenance]]:
     """Yield the score of each response that has one, whether it is shorter than the
     window, and what it is made of.
@@ -83,12 +83,12 @@ def _first_scores(
             with suppress(
                 LogprobsUnavailable, ConfidenceError
             ):  # its own decision reports that
-                reading = _first_reading(sample.message, setup, measure)
+                reading = _first_reading(sample.message, voter, measure)
                 short = len(reading.signals.get(measure.signal, ())) < measure.window
                 yield reading.score(measure), short, reading.provenance(measure.signal)
 
 
-def _first_reading(message: AIMessage, setup: Setup, measure: Measure) -> SignalReading:
+def _first_reading(message: AIMessage, voter: Voter, measure: Measure) -> SignalReading:
     """Read the signals of a response; its vote is looked for only where they depend on
     it.
     """
@@ -96,9 +96,9 @@ def _first_reading(message: AIMessage, setup: Setup, measure: Measure) -> Signal
     if message.tool_calls or measure.of_span:
         with suppress(Exception):  # the user's extractor: its own decision reports that
             vote = vote_of(
-                message, setup.extract, setup.options.tool_votes, setup.model.schemas
+                message, voter.extract, voter.options.tool_votes, voter.model.schemas
             )
-    places = places_of(message, setup.extract, vote) if measure.of_span else None
+    places = places_of(message, voter.extract, vote) if measure.of_span else None
     return read_signals(message, of_calls=vote.calls, places=places)
 
 

@@ -5,42 +5,31 @@
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
-from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import AIMessage
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
-from langchain_core.runnables.configurable import RunnableConfigurableFields
-from langchain_core.runnables.utils import AnyConfigurableField
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+from langchain_core.runnables import Runnable
+from pydantic import ConfigDict, Field
 
-from langchain_reasc.answers import AnswerSpec, Extractor, ToolVotes, schemas_of
-from langchain_reasc.calibration import (
-    WITHIN,
-    Calibration,
-    ConsensusCalibrator,
-    EscalationLearner,
-    MixtureCalibrator,
-)
-from langchain_reasc.complaints import Checked
-from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.answers import AnswerSpec, Extractor, ToolVotes
+from langchain_reasc.calibration import WITHIN, Calibration
+from langchain_reasc.complaints import Checked, shortened
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.registry import rule_from_text
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule
 from langchain_reasc.models.fingerprint import FixedPrompt
-from langchain_reasc.models.prepared import ModelOrName, model_of
+from langchain_reasc.models.prepared import ModelOrName
 from langchain_reasc.models.wrappers import leaves, name_of_model
-from langchain_reasc.runnable.escalation import Prices
-from langchain_reasc.runnable.result import shortened
-from langchain_reasc.runnable.setup import Setup
-from langchain_reasc.threads import in_thread
 
-Calibrator = MixtureCalibrator | ConsensusCalibrator | EscalationLearner
-"""What learns with ``calibration="online"`` or ``"mixture"``."""
+LEARNING: Final = ("online", "mixture")
+"""Values of ``calibration`` that learn from what is answered."""
+Prices = tuple[tuple[float, float], tuple[float, float]]
+"""Dollars for a million prompt tokens and a million generated tokens, of the small
+model and of the large one.
+"""
 
 
 @cache
@@ -205,21 +194,6 @@ class Options(Checked):
     ``((0.15, 0.6), (2.5, 10))``. It decides whether a rule pays.
     """
 
-    _learns_of: ClassVar[frozenset[str]] = frozenset(
-        {"calibration", "measure", "online_state"}
-    )
-    """The options that what was learned depends on, besides the model."""
-    _model_field: ClassVar[str] = "model"
-    """The name of the field with the model."""
-    _quiet: ClassVar[bool] = False
-    """Whether the samples are parts of one model call, the only one that callbacks see.
-    """
-    _setup: Setup = PrivateAttr()
-    _made: Runnable[LanguageModelInput, Any] | None = PrivateAttr(default=None)
-    """The model that was made from a name."""
-    _made_larger: Runnable[LanguageModelInput, Any] | None = PrivateAttr(default=None)
-    """The larger model that was made from a name."""
-
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         """Describe each option by its docstring, and list all options in the class's
@@ -266,38 +240,6 @@ class Options(Checked):
         def __init__(self, model: Any = None, **fields: Any) -> None:
             super().__init__(**({} if model is None else {"model": model}), **fields)
 
-    @model_validator(mode="after")
-    def _prepare(self) -> Self:
-        model = self.sampled
-        if isinstance(model, Options) or any(
-            isinstance(leaf.model, Options) for leaf in leaves(model, {})
-        ):
-            raise ConfigurationError(
-                f"model= is already a ReASC model ({model.get_name()}). Pass the chat "
-                "model it wraps; nesting would multiply the samples by "
-                f"{self.max_samples}"
-            )
-        if self.escalate_to is not None and (
-            self.larger is model or self.escalate_to == self._model_name
-        ):
-            raise ConfigurationError(
-                f"escalate_to is model= itself ({model.get_name()}); give a larger "
-                "model, or bind other arguments"
-            )
-        self._setup = Setup.from_options(
-            BaseModel.__copy__(self), model, self.larger, quiet=self._quiet
-        )
-        return self
-
-    @property
-    def sampled(self) -> Runnable[LanguageModelInput, Any]:
-        """The model, even if only its name was given."""
-        given: ModelOrName = getattr(self, self._model_field)
-        if not isinstance(given, str):
-            return given
-        self._made = self._made or model_of(given)
-        return self._made
-
     @property
     def stopping_rule(self) -> StoppingRule | None:
         """The given rule, even if only its name was given."""
@@ -306,112 +248,6 @@ class Options(Checked):
             if isinstance(self.rule, str)
             else self.rule
         )
-
-    @property
-    def _model_name(self) -> str | None:
-        given = getattr(self, self._model_field)
-        return given if isinstance(given, str) else None
-
-    @property
-    def larger(self) -> Runnable[LanguageModelInput, Any] | None:
-        """The model of ``escalate_to``, even if only its name was given."""
-        if not isinstance(self.escalate_to, str):
-            return self.escalate_to
-        self._made_larger = self._made_larger or model_of(self.escalate_to)
-        return self._made_larger
-
-    def _checking_calls(self, tools: Sequence[Any]) -> Self:
-        """Return a copy that checks calls of these tools by their classes; models may
-        have their JSON schemas alone.
-        """
-        classes = {
-            name: one
-            for name, one in schemas_of(tools).items()
-            if isinstance(one, type)
-        }
-        if not classes:
-            return self
-        made = BaseModel.__copy__(self)
-        made._setup = made._setup.with_answers(classes=classes)
-        return made
-
-    @property
-    def calibrator(self) -> Calibrator | None:
-        """What learns with ``calibration="online"`` or ``"mixture"``. Copies of a
-        runnable share it.
-        """
-        return self._setup.large.learner if self._setup.large else self._setup.learner
-
-    @property
-    def learned(self) -> Calibration | None:
-        """The calibration in use. A learned calibration can be saved, and given to the
-        next process.
-        """
-        return self._setup.learned
-
-    def record_outcome(self, answered: AIMessage | str, correct: bool) -> bool:
-        """Tell ``calibration="online"`` whether an answer was right. Return False if
-        the question is unknown or old.
-
-        Args:
-            answered: the message, or the ``id`` in its account.
-            correct: whether its answer was right.
-
-        Raises:
-            ConfigurationError: nothing is learned here, or the message is not one of
-                ReASC's.
-        """
-        if not (online := self._setup.online):
-            beside = " without escalate_to" if self.escalate_to is not None else ""
-            raise ConfigurationError(
-                f"outcomes are learned with calibration='online'{beside}, not "
-                f"{self.calibration!r}"
-            )
-        id = question_id(answered)
-        return id is not None and online.record_outcome(id, bool(correct))
-
-    async def arecord_outcome(self, answered: AIMessage | str, correct: bool) -> bool:
-        """The asynchronous :meth:`record_outcome`, in a thread."""
-        return await in_thread(self.record_outcome, answered, correct)
-
-    def model_copy(
-        self, *, update: Mapping[str, Any] | None = None, deep: bool = False
-    ) -> Self:
-        """Return a copy with other options, which are checked. It shares the model and
-        what has been learned.
-        """
-        changed = dict(update or {})
-        fields = {name: getattr(self, name) for name in self.model_fields_set} | changed
-        name = fields[self._model_field]
-        if self._made is None or name != getattr(self, self._model_field):
-            copy = type(self)(**fields)
-        else:
-            copy = type(self)(
-                **fields | {self._model_field: self._made}
-            )  # one model made from a name is enough
-            copy.__dict__[self._model_field], copy._made = name, self._made
-        if self.calibrator is not None and not changed.keys() & {
-            *self._learns_of,
-            self._model_field,
-        }:
-            copy._go_on_with(self.calibrator)
-        return copy
-
-    def _go_on_with(self, calibrator: Calibrator) -> None:
-        """Learn together with another one that learns of the same, instead of anew."""
-        self._setup = self._setup.learning_with(calibrator)
-
-    def configurable_fields(
-        self, **kwargs: AnyConfigurableField
-    ) -> RunnableSerializable[Any, Any]:
-        """As in LangChain. What is configured for a call learns together with this one."""
-        kind = type(self).model_fields
-        if unknown := kwargs.keys() - kind.keys():
-            raise ConfigurationError(
-                f"no option is called {', '.join(sorted(unknown))}; there are "
-                f"{', '.join(kind)}"
-            )
-        return _Configurable(default=cast(Any, self), fields=kwargs)
 
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
         """Yield the options that were set, each in some words."""
@@ -424,75 +260,6 @@ class Options(Checked):
                 and value != field.default
             ):
                 yield name, _Shown(value)
-
-    def __copy__(self) -> Self:
-        return self.model_copy()
-
-    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        """Return a copy that shares the model and what has been learned."""
-        return self.model_copy()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle only the options. To keep what was learned, save :attr:`learned`, or
-        use ``online_state``.
-        """
-        return _unpickle, (
-            type(self),
-            {name: getattr(self, name) for name in self.model_fields_set},
-        )
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in Options.model_fields or name == self._model_field:
-            changed = self.model_copy(update={name: value})
-            self.__dict__.clear()  # of what was cached, too
-            self.__dict__.update(changed.__dict__)
-            self.model_fields_set.update(changed.model_fields_set)
-            self._setup, self._made, self._made_larger = (
-                changed._setup,
-                changed._made,
-                changed._made_larger,
-            )
-        else:
-            super().__setattr__(name, value)
-
-
-AnyOptions = TypeVar("AnyOptions", bound=Options)
-
-
-def with_other_answers(options: AnyOptions, answer: Any, **changed: Any) -> AnyOptions:
-    """Return a copy that votes on other answers and learns together with the original.
-
-    The answers are part of the kind of request, so what is learned of the one is not
-    mixed up with the other.
-
-    Args:
-        options: the original.
-        answer: where the answer is in a response.
-        changed: further options of the copy.
-    """
-    # Without a file, because the file of the original would refuse a calibrator of its
-    # own for other answers.
-    copy = options.model_copy(
-        update={**changed, "answer": answer, "online_state": None}
-    )
-    if options.calibrator is not None:
-        copy._setup = copy._setup.learning_with(options.calibrator, other_answers=True)
-    return copy
-
-
-class _Configurable(RunnableConfigurableFields):  # type: ignore[type-arg]  # pydantic would convert what is made
-    """Makes a copy with the options of each call, which learns together with the
-    others.
-    """
-
-    def prepare(
-        self, config: RunnableConfig | None = None
-    ) -> tuple[Runnable[Any, Any], RunnableConfig]:
-        configured, config = super().prepare(config)
-        calibrator = getattr(self.default, "calibrator", None)
-        if calibrator is not None and isinstance(configured, Options):
-            configured._go_on_with(calibrator)
-        return configured, config
 
 
 class VoteOptions(TypedDict, total=False):
@@ -540,25 +307,3 @@ class _Shown:
         return shortened(
             value.name if isinstance(value, Extractor) else repr(value), 80
         )
-
-
-def question_id(answered: AIMessage | str) -> str | None:
-    """Return the ``id`` for an outcome: the given one, or that of a message's account;
-    None if there was no vote.
-
-    Raises:
-        ConfigurationError: the message is not one of ReASC's.
-    """
-    if isinstance(answered, str):
-        return answered
-    account: dict[str, Any] | None = answered.response_metadata.get("reasc")
-    if account is None:
-        raise ConfigurationError(
-            "the message has no response_metadata['reasc']; give one that ReASC "
-            "returned"
-        )
-    return account.get("id")
-
-
-def _unpickle(kind: type[Options], fields: dict[str, Any]) -> Options:
-    return kind(**fields)

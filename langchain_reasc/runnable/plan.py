@@ -1,53 +1,57 @@
-"""The plan: how questions of one kind are decided. It is made here, from the options
-and the calibration in use.
-"""
+"""The plan: the rule that decides questions, what it reads, and what it promises."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Literal, NamedTuple
 
 from langchain_reasc.answers import Extractor, ObjectVotes, arguments_of
-from langchain_reasc.calibration import (
-    DEFAULT_RACE,
-    Calibration,
-    ConsensusCalibrator,
-    SupportCurve,
-)
+from langchain_reasc.calibration import Calibration, SupportCurve
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.fields import ByField
-from langchain_reasc.method.horizon import FiniteHorizon
 from langchain_reasc.method.never_agrees import NeverAgrees, rule_in_use
-from langchain_reasc.method.stopping import ASC, Decision, StoppingRule
-from langchain_reasc.runnable.result import Likelihood
+from langchain_reasc.method.stopping import Decision, StoppingRule
 
-if TYPE_CHECKING:
-    from langchain_reasc.runnable.options import Options
-    from langchain_reasc.runnable.setup import Setup
+ProbabilityName = Literal["p_correct", "p_agree"]
+
+
+class Promises(NamedTuple):
+    """What a calibration says of an answer.
+
+    Attributes:
+        probabilities: how likely the answer is right (``p_correct``), and how likely
+            further responses agree with it (``p_agree``), as far as that is known.
+        guarantee: what the calibration guarantees of such answers, in words.
+    """
+
+    probabilities: Mapping[ProbabilityName, float]
+    guarantee: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How questions of one kind are decided. :class:`Setup` keeps the plan until the
-    calibration changes.
+    """How questions of one kind are decided, until the calibration changes.
 
     Attributes:
-        options: the options.
         rule: the stopping rule that was given, calibrated, or chosen by default.
         notices: what the caller should know about the rule.
         measure: how responses are scored; None if nothing reads scores.
-        counted: whether votes are counted whatever the confidence, now and later.
+        is_counted: whether votes are counted whatever the confidence, now and later.
+        is_rule_given: whether the user gave the rule, instead of the calibration.
+        min_share: the share of votes below which an answer is not decided; None for
+            any.
         calibration: the calibration in use.
     """
 
-    options: "Options"
     rule: StoppingRule
     notices: tuple[str, ...] = ()
     measure: Measure | None = None
-    counted: bool = True
+    is_counted: bool = True
+    is_rule_given: bool = False
+    min_share: float | None = None
     calibration: Calibration | None = None
 
-    def rule_in_use(self, extract: Extractor, budget: int) -> StoppingRule:
+    def composed_rule(self, extract: Extractor, budget: int) -> StoppingRule:
         """Return the rule as it decides: within a budget, over the parts of answers,
         and not without any answer.
 
@@ -56,34 +60,27 @@ class Plan:
                 field.
             budget: samples at most.
         """
-        options = self.options
-        protected = (
-            options.on_undecided != "answer"
-            or options.abstain_below is not None
-            or options.escalate_to
-        )
         return rule_in_use(
             self.rule,
             budget,
-            min_share=options.min_share if protected else None,
+            min_share=self.min_share,
             over_parts=partial(_over_parts, extract, budget),
         )
 
-    def probability_curves(self) -> Mapping[str, SupportCurve]:
-        """Return ``p_correct`` or ``p_agree`` -> what the calibration says about the
-        answers of this rule.
-        """
-        known = self.calibration
-        curves = (
-            {"p_correct": known.p_correct, "p_agree": known.p_agree} if known else {}
-        )
-        return {
-            name: curve
-            for name, curve in curves.items()
-            if curve is not None and curve.holds_for(self.rule.name)
-        }
+    def probability_curves(self) -> Mapping[ProbabilityName, SupportCurve]:
+        """Return what the calibration says about the answers of this rule."""
+        curves: dict[ProbabilityName, SupportCurve] = {}
+        if self.calibration is None:
+            return curves
+        correct = self.calibration.p_correct
+        if correct is not None and correct.holds_for(self.rule.name):
+            curves["p_correct"] = correct
+        agree = self.calibration.p_agree
+        if agree is not None and agree.holds_for(self.rule.name):
+            curves["p_agree"] = agree
+        return curves
 
-    def promises(self, decision: Decision, first_score: float | None) -> dict[str, Any]:
+    def promises(self, decision: Decision, first_score: float | None) -> Promises:
         """Return how likely the answer is right, or agreed with, and what the
         calibration guarantees.
 
@@ -91,109 +88,25 @@ class Plan:
             decision: the decision.
             first_score: the score of the first response.
         """
-        promises = dict[str, Any]()
+        probabilities: dict[ProbabilityName, float] = {}
         for name, curve in self.probability_curves().items():
-            if (share := curve.support(decision)) is not None:
-                source: Any = "labels" if name == "p_correct" else "consensus"
-                promises[name] = Likelihood(
-                    value=curve.probability(share), source=source
-                )
+            share = curve.support(decision)
+            if share is not None:
+                probabilities[name] = curve.probability(share)
+        return Promises(probabilities, self._guarantee(decision, first_score))
+
+    def _guarantee(self, decision: Decision, first_score: float | None) -> str | None:
         calibration = self.calibration
         if calibration is None or calibration.counts:
-            return promises
-        rule_given = self.options.rule is not None
+            return None
         if decision.reason == "gate":
-            if not rule_given or calibration.gate_accepts(first_score):
-                promises["guarantee"] = calibration.gate_promise()
-        elif calibration.guarantee and calibration.by_agreement and not rule_given:
-            promises["guarantee"] = calibration.guarantee
-        return promises
-
-
-def make_plan(setup: "Setup", calibration: Calibration | None) -> Plan:
-    """Make the plan under a calibration; None if there is none, or not yet."""
-    options = setup.options
-    if (given := options.stopping_rule) is not None:
-        return _plan_by_rule(given, options, calibration)
-    if calibration is not None:
-        return _plan_by_calibration(setup, calibration)
-    if setup.online:
-        return Plan(options=options, rule=ASC(), counted=False)
-    if setup.mixture:
-        notice = "the calibration by mixture has seen too few responses yet: counting votes (ASC)"
-        return Plan(
-            options=options,
-            rule=ASC(),
-            notices=(notice,),
-            measure=setup.mixture.measure,
-            counted=False,
-        )
-    if setup.large:
-        notice = f"nothing was learned: {DEFAULT_RACE.votes} equal votes of the small model are an answer, by default"
-        return Plan(options=options, rule=DEFAULT_RACE, notices=(notice,))
-    horizon = FiniteHorizon(budget=options.max_samples)
-    return Plan(
-        options=options,
-        rule=horizon,
-        notices=("no calibration: counting votes (finite horizon)",),
-    )
-
-
-def plan_by_course(
-    options: "Options", rule: StoppingRule, measure: Measure | None
-) -> Plan:
-    """Make the plan by which a small model is asked, by a rule that was learned or is
-    tested.
-    """
-    return Plan(options=options, rule=rule, measure=measure, counted=measure is None)
-
-
-def _plan_by_rule(
-    rule: StoppingRule, options: "Options", calibration: Calibration | None
-) -> Plan:
-    if not rule.reads_scores:
-        return Plan(options=options, rule=rule, calibration=calibration)
-    if calibration is None:
-        return Plan(options=options, rule=rule, measure=options.measure, counted=False)
-    notices = tuple[str, ...]()
-    if calibration.counts:
-        why = calibration.fallback or calibration.unweighed
-        notices = (
-            (
-                f"the rule {rule.name} decides as given, where the calibration advises "
-                f"counting votes: {why}"
-            ),
-        )
-    measure = calibration.measure
-    return Plan(
-        options=options,
-        rule=rule,
-        notices=notices,
-        measure=measure,
-        counted=False,
-        calibration=calibration,
-    )
-
-
-def _plan_by_calibration(setup: "Setup", calibration: Calibration) -> Plan:
-    options, is_online = setup.options, isinstance(setup.learner, ConsensusCalibrator)
-    rule = calibration.rule(
-        on_missing_confidence=setup.on_missing_confidence,
-        budget=options.max_samples,
-    )
-    notices = (
-        () if is_online else calibration.notices()
-    )  # online it is told with each question
-    measure = calibration.measure if rule.reads_scores else None
-    is_counted = measure is None
-    return Plan(
-        options=options,
-        rule=rule,
-        notices=notices,
-        measure=measure,
-        counted=is_counted,
-        calibration=calibration,
-    )
+            # A gate that was given may accept more than the calibrated one.
+            if self.is_rule_given and not calibration.gate_accepts(first_score):
+                return None
+            return calibration.gate_promise()
+        if calibration.by_agreement and not self.is_rule_given:
+            return calibration.guarantee
+        return None
 
 
 def _over_parts(extract: Extractor, budget: int, rule: StoppingRule) -> StoppingRule:
@@ -201,7 +114,7 @@ def _over_parts(extract: Extractor, budget: int, rule: StoppingRule) -> Stopping
     rule = NeverAgrees(rule, cache(partial(_parts_of, extract)), budget)
     objects = extract.objects
     if objects and objects.by_field:
-        rule = ByField(rule, objects.tolerance, tuple(objects.voted), objects.accepts)
+        return ByField(rule, objects.tolerance, tuple(objects.voted), objects.accepts)
     return rule
 
 
@@ -209,11 +122,15 @@ def _parts_of(extract: Extractor, answer: str) -> Mapping[str, str] | None:
     """Return the arguments of calls, or the fields of an object; None for an answer
     without parts.
     """
-    if (arguments := arguments_of(answer)) is not None:
+    arguments = arguments_of(answer)
+    if arguments is not None:
         return arguments
-    objects = extract.objects or (None if extract.texts_vote else ObjectVotes())
+    objects = extract.objects
     if objects is None:
-        return None
-    return objects.fields(answer) or (
-        {"": answer} if objects.by_field else None
-    )  # a field is one thing, too
+        if extract.texts_vote:
+            return None
+        objects = ObjectVotes()
+    fields = objects.fields(answer)
+    if not fields and objects.by_field:
+        return {"": answer}  # an object that is one field, too
+    return fields or None

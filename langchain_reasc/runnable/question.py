@@ -1,20 +1,20 @@
-"""The state of one input: its samples, and the decision on them, without threads or
-event loops.
+"""One question: its samples, the votes they cast, the decision on them, and the bill.
+Nothing here waits for a model.
 """
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Final, Literal
 
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage
 
 from langchain_reasc.calibration import AnsweredQuestion, AnsweredQuestionListener
-from langchain_reasc.complaints import warn_once
+from langchain_reasc.complaints import shortened, warn_once
 from langchain_reasc.exceptions import (
     LogprobsUnavailable,
     ReASCError,
@@ -25,27 +25,24 @@ from langchain_reasc.exceptions import (
     root_of,
     will_recur,
 )
-from langchain_reasc.method.decision import BLANK, answer_among, joined, share_of_answer
+from langchain_reasc.method.decision import (
+    BLANK,
+    answer_among,
+    joined,
+    share_of_answer,
+)
 from langchain_reasc.method.never_agrees import rule_in_use
 from langchain_reasc.method.stopping import Decision, Response, decide, fewest_further
 from langchain_reasc.models.prepared import PreparedModel
-from langchain_reasc.models.usage import output_tokens
-from langchain_reasc.runnable.account import add_account, failure_notices
+from langchain_reasc.models.usage import Usage, output_tokens
+from langchain_reasc.runnable.account import Account, failure_notices, kept_metadata
 from langchain_reasc.runnable.ballot import Ballot
-from langchain_reasc.runnable.escalation import Escalating
-from langchain_reasc.runnable.plan import Plan
+from langchain_reasc.runnable.options import Options
+from langchain_reasc.runnable.plan import Plan, Promises
 from langchain_reasc.runnable.request import Request
-from langchain_reasc.runnable.result import (
-    ReASCResult,
-    SampledResponse,
-    Usage,
-    shortened,
-)
+from langchain_reasc.runnable.result import ReASCResult, SampledResponse
 from langchain_reasc.runnable.total_budget import Sampled
 from langchain_reasc.sampling import Sample
-
-if TYPE_CHECKING:
-    from langchain_reasc.runnable.options import Options
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +63,7 @@ _NOT_AUDITED: Final = (
     "contested",
 )
 """Reasons of decisions that no rule has made."""
+_UNREAD: Final = Response(None)
 
 
 @dataclass(frozen=True)
@@ -105,6 +103,11 @@ class Question:
             it is not.
         on_finished: called with what can be learned from it, in place of what learns
             online.
+
+    Attributes:
+        decision: the decision, once the rule has stopped.
+        passed_on: whether any text of a response was passed on to the caller.
+        not_voted: whether the first response is taken as it is.
     """
 
     def __init__(
@@ -119,57 +122,51 @@ class Question:
         live: PreparedModel | None = None,
         on_finished: AnsweredQuestionListener | None = None,
     ) -> None:
-        setup, options = request.setup, request.setup.options
-        self.request, self.setup, self.model = request, setup, request.model
-        self.deserves_vote, self.live, self.passed_on = deserves_vote, live, False
-        self._budget = budget or CallBudget()
-        self._max_samples = min(
-            options.max_samples, self._budget.samples or options.max_samples
-        )
-        self._on_response, self._on_finished = on_response, on_finished
-        if setup.online and on_finished is None:
-            self._on_finished = partial(
-                setup.online.observe, learned=plan.calibration is not None
-            )
+        self.request = request
+        self.voter = request.voter
+        self.model = request.model
+        self.deserves_vote = deserves_vote
+        self.budget = budget or CallBudget()
+        self.live = live
+        self.passed_on = False
+        self.not_voted = False
+        self.decision: Decision | None = None
+        self._on_response = on_response
+        self._on_finished = on_finished
+        online = self.voter.online
+        if online is not None and on_finished is None:
+            learned = plan.calibration is not None
+            self._on_finished = partial(online.observe, learned=learned)
         self._ballot = Ballot(
             request,
             plan,
-            learning=self._on_finished is not None,
-            spans=on_finished is not None,
+            keeps_readings=self._on_finished is not None,
+            keeps_spans=on_finished is not None,
         )
+        self._max_samples = self.voter.options.max_samples
+        if self.budget.samples is not None:
+            self._max_samples = min(self._max_samples, self.budget.samples)
         self.decide_by(plan)
-        unknown = setup.unknown_names(self.model.schemas) if self.model.schemas else []
-        self._notices = tuple(
-            dict.fromkeys([*self.model.notices, *unknown, *plan.notices])
-        )
         self._samples: dict[int, Sample] = {}
         self._lost: list[Sample] = []
         self._responses: dict[int, Response] = {}
-        self._next = self._launched = 0
-        self._undecided = 0  # responses after each of which the rule did not stop
+        self._next = 0
+        self._launched = 0
+        # Responses after each of which the rule did not stop.
+        self._undecided = 0
         self._ended_by: Literal["timeout", "budget"] | None = None
-        # Whether one more response is to be compared with the decision of a rule.
-        self._to_audit = bool(
-            setup.online and plan.calibration and setup.online.audits(options.audit)
-        )
-        self._audit_index: int | None = None
-        self._audit_answers: list[str | None] = []
-        self._audit_notices: list[str] = []
-        self._reported = False
-        self.decision: Decision | None = None
-        self.not_voted = False
-        self.escalating: Escalating | None = None
-        self.beside: list[Question] = []
-        """The questions that were put to another model for this one."""
-        if first and first.status == "complete":
-            self.add_sample(first)
-        elif first:  # it is paid for, and drawn again
-            self._lost.append(first)
+        self._audit = _Audit(self)
+        self._is_reported = False
+        if first is not None:
+            if first.status == "complete":
+                self.add_sample(first)
+            else:  # it is paid for, and drawn again
+                self._lost.append(first)
 
     def decide_by(self, plan: Plan) -> None:
         """Decide by a plan, before any response has come."""
         self.plan = plan
-        self._rule_in_use = plan.rule_in_use(self._ballot.extract, self._max_samples)
+        self._rule = plan.composed_rule(self._ballot.extract, self._max_samples)
 
     @property
     def samples_to_launch(self) -> int:
@@ -183,23 +180,25 @@ class Question:
         if self._ended_by or launched >= self._max_samples:
             return 0
         if self.decision:
-            return int(self._to_audit)
+            return 1 if self._audit.is_due else 0
         if launched and not self._responses:
             self._check_failures()
-        first_alone = launched == 0 and self.plan.rule.may_accept_first
-        if first_alone or self.asks:
+        if launched == 0 and self.plan.rule.may_accept_first:
             return 1
-        most = min(self.setup.options.concurrency, self._max_samples - launched)
-        return self._useful(min(most, self.plan.rule.wave or most))
+        if self.undecided_vote is not None:
+            return 1
+        wave = min(self.voter.options.concurrency, self._max_samples - launched)
+        if self.plan.rule.wave is not None:
+            wave = min(wave, self.plan.rule.wave)
+        return self._useful(wave)
 
     def launch(self, count: int) -> range:
         """Return the indices of the next ``count`` samples."""
         first = len(self._samples)
         if self.decision:
-            first = self._audit_index = (
-                self.launched
-            )  # of those cut off, some may never have come
-            self._to_audit = False
+            # Of those that were cut off, some may never have come.
+            first = self.launched
+            self._audit.begin(first)
         self._launched = first + count
         return range(first, self._launched)
 
@@ -211,12 +210,13 @@ class Question:
                 model was not asked for it.
         """
         self._samples[sample.index] = sample
-        while self.decision is None and (following := self._samples.get(self._next)):
+        while self.decision is None and self._next in self._samples:
+            following = self._samples[self._next]
             self._next += 1
             if following.status == "complete" and following.message is not None:
                 self._decide(following, following.message)
-        if self.decision and sample.index == self._audit_index:
-            self._compare(sample, self.decision)
+        if self.decision and sample.index == self._audit.index:
+            self._audit.compare(sample, self.decision)
 
     def vote_anyway(self, error: Exception) -> None:
         """Put the first response to the vote, although the user's function failed on
@@ -224,7 +224,8 @@ class Question:
         """
         if isinstance(error, ReASCError) or is_control_flow(error):
             raise error
-        failure = f"{getattr(self.deserves_vote, '__name__', 'when')} failed on a response: {error!r}"
+        name = getattr(self.deserves_vote, "__name__", "when")
+        failure = f"{name} failed on a response: {error!r}"
         logger.warning("%s; the response is put to the vote", failure, exc_info=error)
         self._ballot.add_notice(failure)
 
@@ -232,61 +233,43 @@ class Question:
         """Launch no more samples once the question has had its time, or spent its
         budget.
         """
-        budget, clock = self._budget, self.request.clock
+        clock = self.request.clock
         if clock.over:
             self._ended_by = "timeout"
-        elif (budget.tokens is not None and self.tokens >= budget.tokens) or (
-            budget.seconds is not None and clock.seconds >= budget.seconds
+            return
+        tokens = self.budget.tokens
+        seconds = self.budget.seconds
+        if (tokens is not None and self.tokens >= tokens) or (
+            seconds is not None and clock.seconds >= seconds
         ):
             self._ended_by = "budget"
 
     def report_spending(self) -> None:
         """Report the cost to the listener once, even if the question failed."""
-        if self._budget.on_spent and not self._reported:
-            asked = [self, *self.beside]
-            self._budget.on_spent(
-                sum(one.tokens for one in asked), sum(one.launched for one in asked)
-            )
-        self._reported = True
+        if self.budget.on_spent is not None and not self._is_reported:
+            self.budget.on_spent(self.tokens, self.launched)
+        self._is_reported = True
 
     @property
-    def asks(self) -> DeservesVote | None:
+    def undecided_vote(self) -> DeservesVote | None:
         """What is asked whether the next response is put to the vote; None once a
         response has said anything.
         """
-        said = any(one.instead != "" for one in self._responses.values())
-        return None if said else self.deserves_vote
+        if any(response.instead != "" for response in self._responses.values()):
+            return None
+        return self.deserves_vote
 
     @property
-    def rest_of_budget(self) -> CallBudget | None:
-        """What another model may spend on the question; None if its budget or its time
-        is over.
-        """
-        budget, asked = self._budget, [self, *self.beside]
-        tokens = budget.tokens and budget.tokens - sum(one.tokens for one in asked)
-        samples = budget.samples and budget.samples - sum(one.launched for one in asked)
-        over = self._ended_by or self.request.cutoff.given_up
-        if (
-            over
-            or (tokens is not None and tokens <= 0)
-            or (samples is not None and samples <= 0)
-        ):
-            return None
-        return CallBudget(tokens, samples, budget.seconds)
-
-    def spent(self) -> tuple[tuple[SampledResponse, ...], Usage]:
-        """Return the samples so far, and what they have cost."""
-        return self._sampled(
-            [sample for _, sample in sorted(self._samples.items())]
-        ), self._usage()
+    def is_over(self) -> bool:
+        """Whether the budget or the time ended sampling, or the call was given up."""
+        return self._ended_by is not None or self.request.cutoff.given_up
 
     def answer_of(self, message: AIMessage) -> str | None:
         """Return the answer of another model's response, equal to the answers here that
         say the same.
         """
-        return answer_among(
-            list(self._responses.values()), self._ballot.read_audit(message)
-        )
+        response = self._ballot.read_audit(message)
+        return answer_among(list(self._responses.values()), response)
 
     @property
     def has_response(self) -> bool:
@@ -300,207 +283,217 @@ class Question:
 
     @property
     def tokens(self) -> int:
-        """Tokens that the samples so far have cost, prompts too, and those of a judge."""
-        usage = self._usage()
-        return usage.bill["total_tokens"] + (
-            usage.judge["total_tokens"] if usage.judge else 0
-        )
+        """Tokens that the samples so far have cost, prompts too, and those of a
+        judge.
+        """
+        return self.usage.total_tokens
 
     def sampled(self, *, ended: bool) -> Sampled:
         """Return what the total budget of a batch needs to know."""
-        decision = None if ended else self.decision or self._decided()
-        return Sampled(
-            decision,
-            self.launched,
-            max(0, self._max_samples - self.launched),
-            self.tokens,
-        )
-
-    def result(self) -> ReASCResult:
-        """Return the outcome, and learn from it. If budget or time ran out undecided,
-        what there is decides.
-
-        Raises:
-            SamplingError: no response was obtained.
-            Undecided: the evidence is not sufficient, or the answer too unlikely, and
-                that is to be raised.
-        """
-        return concluded(self.outcome(), self.setup.options)
+        decision = None
+        if not ended:
+            decision = self.decision or self._decided()
+        remaining = max(0, self._max_samples - self.launched)
+        return Sampled(decision, self.launched, remaining, self.tokens)
 
     def outcome(self) -> ReASCResult:
-        """Return the outcome, and learn from it, whether or not it is decided.
+        """Return the outcome, and learn from it, whether or not it is decided. If
+        budget or time ran out undecided, what there is decides.
 
         Raises:
             SamplingError: no response was obtained.
         """
-        first = self._responses.get(0)
-        if self.setup.mixture and first is not None and first.score is not None:
-            self.setup.mixture.observe(first.score, **self._ballot.provenance)
-        samples = [sample for _, sample in sorted(self._samples.items())]
+        self._observe_first()
         if not self._responses:
-            raise error_without_response(samples)
+            raise error_without_response(self._in_order)
         decision = self.decision
         if decision is None:
-            decision = replace(
-                self._decided(), stop=True, reason=self._ended_by or "budget"
-            )
-        promises = self.plan.promises(
-            decision, self._given[0].score if self._given else None
-        )
-        notices = self._all_notices(decision, samples)
-        id = token_hex(8) if self.setup.online and decision.reason != "alone" else None
-        if self._on_finished and decision.reason != "alone":
+            reason = self._ended_by or "budget"
+            decision = replace(self._decided(), stop=True, reason=reason)
+        responses = self._given
+        promises = self.plan.promises(decision, responses[0].score)
+        hopeless = self._ballot.hopeless_notice(decision)
+        notices = self._all_notices(hopeless)
+        id = None
+        if self.voter.online is not None and decision.reason != "alone":
+            id = token_hex(8)
+        if self._on_finished is not None and decision.reason != "alone":
             self._on_finished(self._finished(decision, id, promises))
-        usage, responses = self._usage(), self._sampled(samples)
-        winner, decision = self._winner(responses, decision)
-        answers = [one.answer for one in self._given]
+        sampled = self.sampled_responses
+        winner, decision = self._winner(sampled, decision)
+        answers = [response.answer for response in responses]
         share = share_of_answer(decision, answers.count(None))
-        unsupported = share is not None and share <= self.setup.options.min_share
-        merged = decision.whole is not None and decision.answer not in answers
-        if merged:
+        min_share = self.voter.options.min_share
+        is_merged = decision.whole is not None and decision.answer not in answers
+        if is_merged:
             notices.append(
                 "the answer was put together field by field: no response gave it as a "
                 "whole"
             )
-        figures = {
-            **({} if id is None else {"id": id, "kind": self.request.kind}),
-            "method": self.plan.rule.name,
-            **(
-                {}
-                if self.request.asked is None
-                else {"answered_by": self.request.asked}
-            ),
-            "samples": decision.samples,
-            "launched": len(samples),
-            "failed": [one.status for one in samples].count("failed"),
-            "without_confidence": len(self._ballot.missing),
-            **({"merged": True} if merged else {}),
-            **promises,
-            "tokens": {**usage.account, "winner": output_tokens(winner)},
-        }
-        message = add_account(
-            winner,
-            decision,
-            notices,
-            usage,
-            figures,
-            keep_logprobs=self.model.keep_logprobs,
+        account = Account(
+            method=self.plan.rule.name,
+            launched=len(sampled),
+            failed=sum(response.status == "failed" for response in sampled),
+            without_confidence=len(self._ballot.missing),
+            output_of_winner=output_tokens(winner),
+            id=id,
+            kind="" if id is None else self.request.kind,
+            answered_by=self.request.role,
+            is_merged=is_merged,
+            probabilities=promises.probabilities,
+            guarantee=promises.guarantee,
         )
-        account = message.response_metadata["reasc"]
+        metadata = kept_metadata(winner, logprobs=self.model.keep_logprobs)
+        result = ReASCResult(
+            winner.model_copy(update={"response_metadata": metadata}),
+            decision,
+            sampled,
+            self.usage,
+            account,
+            tuple(notices),
+            unsupported=share is not None and share <= min_share,
+            hopeless=hopeless,
+        )
         logger.debug(
             "decided after %d of %d samples: %s",
             decision.samples,
-            len(samples),
+            len(sampled),
             account,
         )
-        return ReASCResult(
-            message, decision, responses, usage, tuple(notices), unsupported=unsupported
+        return result
+
+    @property
+    def sampled_responses(self) -> tuple[SampledResponse, ...]:
+        """The samples so far, in launch order, as they stand in a result."""
+        return tuple(self._sampled(self._in_order))
+
+    @property
+    def usage(self) -> Usage:
+        """What the samples so far have cost."""
+        used = []
+        unused = [sample.message for sample in self._lost if sample.message is not None]
+        for sample in self._samples.values():
+            if sample.message is None:
+                continue
+            if sample.index in self._responses:
+                used.append(sample.message)
+            else:
+                unused.append(sample.message)
+        judged = None
+        if self._ballot.meanings is not None:
+            judged = self._ballot.meanings.judged
+        return Usage.add_up(
+            used,
+            unused,
+            judged=judged,
+            prompt_tokens=lambda: self.request.estimated_prompt_tokens,
         )
 
-    def _all_notices(self, decision: Decision, samples: Sequence[Sample]) -> list[str]:
-        ballot, given = self._ballot, self._given
-        never = ballot.never_agrees_notices(decision) if decision.never_agrees else []
-        of_votes = self._audit_notices or ballot.notices(given)
-        of_samples = [*ballot.confidence_notices(len(given)), *failure_notices(samples)]
-        return [*self._notices, *never, *of_votes, *of_samples]
+    def _observe_first(self) -> None:
+        """Learn a mixture from the score of the first response."""
+        first = self._responses.get(0)
+        mixture = self.voter.mixture
+        if mixture is not None and first is not None and first.score is not None:
+            mixture.observe(first.score, **self._ballot.provenance)
+
+    def _all_notices(self, hopeless: str | None) -> list[str]:
+        """Return what the caller should know: of the model, the rule, the votes, the
+        confidences and the samples.
+        """
+        responses = self._given
+        schemas = self.model.schemas
+        unknown = self.voter.unknown_names(schemas) if schemas else []
+        notices = [*self.model.notices, *unknown, *self.plan.notices]
+        notices = list(dict.fromkeys(notices))
+        if hopeless is not None:
+            notices.append(hopeless)
+        notices += self._audit.notices or self._ballot.notices(responses)
+        notices += self._ballot.confidence_notices(len(responses))
+        notices += failure_notices(self._in_order)
+        return notices
 
     def _finished(
-        self, decision: Decision, id: str | None, promises: Mapping[str, Any]
+        self, decision: Decision, id: str | None, promises: Promises
     ) -> AnsweredQuestion:
         """Return what can be learned from the question."""
-        answers = [*(one.answer for one in self._given), *self._audit_answers]
-        p_correct = promises.get("p_correct", {}).get("value")
+        answers = [response.answer for response in self._given]
+        answers += self._audit.answers
         return AnsweredQuestion.from_decision(
-            answers, self._ballot.readings, decision, id, p_correct, self.request.kind
+            answers,
+            self._ballot.readings,
+            decision,
+            id,
+            promises.probabilities.get("p_correct"),
+            self.request.kind,
         )
 
     def _decide(self, sample: Sample, message: AIMessage) -> None:
         """Read a response, and decide on all so far."""
-        if self.not_voted:
-            response = Response(None, not_voted=True)
-        else:
-            try:
-                response = self._ballot.read_response(message)
-            except LogprobsUnavailable as error:
-                if self.model.not_requested is None:
-                    raise
-                raise LogprobsUnavailable(
-                    f"{error}. {self.model.not_requested}"
-                ) from error
-        self._responses[sample.index] = response
+        self._responses[sample.index] = self._read(message)
         decision = self._decided()
         if decision.stop:
             self.decision = decision
-            self._to_audit = self._to_audit and decision.reason not in _NOT_AUDITED
-            if (
-                decision.reason == "unanswered" and not self._on_response
-            ):  # which is told of it
-                warn_once(
-                    f"sampling stops: {'; '.join(self._ballot.notices(self._given))}"
-                )
-        if self._on_response:
+            if decision.reason in _NOT_AUDITED:
+                self._audit.is_due = False
+            if decision.reason == "unanswered" and self._on_response is None:
+                notices = "; ".join(self._ballot.notices(self._given))
+                warn_once(f"sampling stops: {notices}")
+        if self._on_response is not None:
             self._on_response(self._sampled([sample])[0], decision)
+
+    def _read(self, message: AIMessage) -> Response:
+        if self.not_voted:
+            return Response(None, not_voted=True)
+        try:
+            return self._ballot.read_response(message)
+        except LogprobsUnavailable as error:
+            if self.model.not_requested is None:
+                raise
+            text = f"{error}. {self.model.not_requested}"
+            raise LogprobsUnavailable(text) from error
 
     def _decided(self) -> Decision:
         """Return the decision on the responses so far."""
-        given = self._given
-        decision = decide(self._rule_in_use, given, undecided=self._undecided)
+        responses = self._given
+        decision = decide(self._rule, responses, undecided=self._undecided)
         if not decision.stop:
-            self._undecided = len(given)
+            self._undecided = len(responses)
         return decision
 
     @property
     def _given(self) -> list[Response]:
-        """The responses so far, in launch order."""
+        """The responses so far, in launch order, with one spelling for equal answers."""
         return joined(list(self._responses.values()))
 
-    def _useful(self, most: int) -> int:
-        """Return how many of so many samples may be needed to decide."""
-        if (
-            most == 1 or not self.setup.prepared.is_set()
-        ):  # to look ahead may take long before that
-            return (
-                min(most, self.plan.rule.earliest)
-                if self.plan.rule.earliest > 1
-                else most
-            )
-        if any(one.answer is not None for one in self._responses.values()):
-            return fewest_further(self._rule_in_use, self._given, most)
-        try:
-            return fewest_further(
-                rule_in_use(self.plan.rule, self._max_samples), self._given, most
-            )
-        except (
-            Exception
-        ):  # of a user's rule that reads answers, and cannot read one that is made up
-            return most
+    @property
+    def _in_order(self) -> list[Sample]:
+        return [sample for _, sample in sorted(self._samples.items())]
 
-    def _compare(self, sample: Sample, decision: Decision) -> None:
-        """Compare the answer of one more response with that of the decision."""
-        notices, outcome = self._ballot.notices(self._given), ", and came to nothing"
-        if sample.status == "complete" and sample.message is not None:
-            try:
-                self._audit_answers = [self.answer_of(sample.message)]
-                agrees = self._audit_answers == [decision.answer]
-                outcome = f": it {'agrees' if agrees else 'does not agree'} with it"
-            except Exception as error:  # of a response that nothing rests on
-                outcome += f": {error!r}"
-        self._audit_notices = [
-            *notices,
-            f"one more response was paid for to audit this answer{outcome}",
-        ]
+    def _useful(self, wave: int) -> int:
+        """Return how many of so many samples may be needed to decide."""
+        rule = self.plan.rule
+        if wave == 1 or not self.voter.prepared.is_set():
+            # To look ahead may take long before that.
+            return min(wave, rule.earliest) if rule.earliest > 1 else wave
+        responses = self._given
+        if any(response.answer is not None for response in responses):
+            return fewest_further(self._rule, responses, wave)
+        try:
+            rule = rule_in_use(rule, self._max_samples)
+            return fewest_further(rule, responses, wave)
+        except Exception:
+            # Of a user's rule that reads answers, and cannot read one that is made up.
+            return wave
 
     def _check_failures(self) -> None:
         """Raise if all samples so far have failed (two or more, or one that will
         recur).
         """
         if len(self._samples) > 1 or will_recur(self._samples[0].error):
-            raise error_without_response(
-                [sample for _, sample in sorted(self._samples.items())]
-            )
+            raise error_without_response(self._in_order)
 
     def _winner(
-        self, responses: Sequence[SampledResponse], decision: Decision
+        self, sampled: Sequence[SampledResponse], decision: Decision
     ) -> tuple[AIMessage, Decision]:
         """Return the most trusted response that gives the winning answer, and the
         decision it stands for.
@@ -508,46 +501,43 @@ class Question:
         An answer that was put together from several is written into one of them. Where
         that is refused, the best answer that one response gave as a whole has won.
         """
-        given = decision.answer if decision.whole is None else decision.whole
-        agreeing = [
-            response
-            for response in responses
-            if response.used and response.answer == given
-        ]
-        used = agreeing or [response for response in responses if response.used]
-        alike = Counter(map(_content_without_answer, self._responses.values()))
-
-        def trust(
-            one: SampledResponse,
-        ) -> tuple[float, bool, int, bool]:  # of those without an answer, what they say
-            response = self._responses[one.index]
-            content = _content_without_answer(response)
-            return (
-                one.weight,
-                response.not_voted,
-                alike[content] if content else 0,
-                response.instead != "",
-            )
-
-        best = max(used, key=trust)
-        winner = (used[0] if self.passed_on and used[0].index == 0 else best).message
-        assert winner is not None
-        if given == decision.answer or decision.answer is None:
-            return winner, decision
-        if (together := self._ballot.write_answer(winner, decision.answer)) is not None:
-            return together, decision
-        return winner, replace(decision, answer=given, whole=None)
-
-    def _sampled(self, samples: Sequence[Sample]) -> tuple[SampledResponse, ...]:
-        responses = dict(zip(self._responses, self._given, strict=True))
-        weights = dict(
-            zip(
-                responses, self.plan.rule.weights(list(responses.values())), strict=True
-            )
+        answer = decision.answer if decision.whole is None else decision.whole
+        used = [response for response in sampled if response.used]
+        agreeing = [response for response in used if response.answer == answer]
+        candidates = agreeing or used
+        contents = Counter(
+            _content_without_answer(response) for response in self._responses.values()
         )
-        sampled, unread = [], Response(None)
+
+        def trust(candidate: SampledResponse) -> tuple[float, bool, int, bool]:
+            response = self._responses[candidate.index]
+            # Of those without an answer, what most of them say.
+            content = _content_without_answer(response)
+            alike = contents[content] if content else 0
+            says_something = response.instead != ""
+            return candidate.weight, response.not_voted, alike, says_something
+
+        best = max(candidates, key=trust)
+        if self.passed_on and candidates[0].index == 0:
+            best = candidates[0]
+        winner = best.message
+        assert winner is not None
+        if answer == decision.answer or decision.answer is None:
+            return winner, decision
+        together = self._ballot.write_answer(winner, decision.answer)
+        if together is not None:
+            return together, decision
+        return winner, replace(decision, answer=answer, whole=None)
+
+    def _sampled(self, samples: Sequence[Sample]) -> list[SampledResponse]:
+        responses = self._given
+        weights = self.plan.rule.weights(responses)
+        by_index = dict(
+            zip(self._responses, zip(responses, weights, strict=True), strict=True)
+        )
+        sampled = []
         for sample in samples:
-            response = responses.get(sample.index, unread)
+            response, weight = by_index.get(sample.index, (_UNREAD, 0.0))
             sampled.append(
                 SampledResponse(
                     index=sample.index,
@@ -556,27 +546,58 @@ class Question:
                     used=sample.index in self._responses,
                     answer=response.answer,
                     score=response.score,
-                    weight=0.0 if response.answer is None else weights[sample.index],
+                    weight=0.0 if response.answer is None else weight,
                     output_tokens=output_tokens(sample.message),
                     error=sample.error,
-                    asked=self.request.asked,
+                    asked=self.request.role,
                 )
             )
-        return tuple(sampled)
+        return sampled
 
-    def _usage(self) -> Usage:
-        judged = self._ballot.meanings.judged if self._ballot.meanings else None
-        samples, tokens = (
-            list(self._samples.values()),
-            lambda: self.request.estimated_prompt_tokens,
+
+class _Audit:
+    """One more response, which is compared with the decision of a learned rule.
+
+    Attributes:
+        is_due: whether it is to be drawn once the rule has decided.
+        index: its place in launch order, once it is drawn.
+        answers: its answer, once it has come.
+        notices: what the caller should know, with those of the votes; empty before.
+    """
+
+    def __init__(self, question: Question) -> None:
+        self._question = question
+        online = question.voter.online
+        self.is_due = (
+            online is not None
+            and question.plan.calibration is not None
+            and online.audits(question.voter.options.audit)
         )
-        return Usage.add_up(
-            samples,
-            used=self._responses,
-            lost=self._lost,
-            judged=judged,
-            prompt_tokens=tokens,
-        )
+        self.index: int | None = None
+        self.answers: list[str | None] = []
+        self.notices: list[str] = []
+
+    def begin(self, index: int) -> None:
+        """Note that it is drawn now."""
+        self.index = index
+        self.is_due = False
+
+    def compare(self, sample: Sample, decision: Decision) -> None:
+        """Compare its answer with that of the decision."""
+        ballot = self._question._ballot
+        notices = ballot.notices(self._question._given)
+        outcome = ", and came to nothing"
+        if sample.status == "complete" and sample.message is not None:
+            try:
+                answer = self._question.answer_of(sample.message)
+            except Exception as error:  # of a response that nothing rests on
+                outcome += f": {error!r}"
+            else:
+                self.answers = [answer]
+                verb = "agrees" if answer == decision.answer else "does not agree"
+                outcome = f": it {verb} with it"
+        notice = f"one more response was paid for to audit this answer{outcome}"
+        self.notices = [*notices, notice]
 
 
 def _content_without_answer(response: Response) -> str | None:
@@ -586,7 +607,7 @@ def _content_without_answer(response: Response) -> str | None:
     return BLANK if response.blank else response.instead
 
 
-def concluded(result: ReASCResult, options: "Options") -> ReASCResult:
+def concluded(result: ReASCResult, options: Options) -> ReASCResult:
     """Return a result, or an empty message in its place if it is undecided and the
     options say so.
 
@@ -595,15 +616,16 @@ def concluded(result: ReASCResult, options: "Options") -> ReASCResult:
     """
     if options.abstain_below is not None:
         result = replace(result, doubt=result.doubt_below(options.abstain_below))
-    if result.doubt is None and (
-        options.on_undecided == "answer" or not result.undecided
-    ):
+    is_accepted = options.on_undecided == "answer" or not result.undecided
+    if result.doubt is None and is_accepted:
         return result
     if options.on_undecided != "raise":
         return result.abstained()
-    given = "" if result.answer is None else f"'{shortened(result.answer)}' is "
+    answer = ""
+    if result.answer is not None:
+        answer = f"'{shortened(result.answer)}' is "
     raise Undecided(
-        f"{given}{result.summary()}; the error's result has every response", result
+        f"{answer}{result.summary()}; the error's result has every response", result
     )
 
 
@@ -615,19 +637,16 @@ def error_without_response(samples: Sequence[Sample]) -> Exception:
             f"all {len(samples)} samples were given up before they had ended"
         )
     first = errors[0]
-    if (
-        isinstance(first, ReASCError) and type(first) is not SamplingError
-    ):  # which says it of one sample
-        return first.with_traceback(
-            None
-        )  # the way through a sample's thread says nothing more
-    if all(
-        isinstance(error, ContextOverflowError) for error in errors
-    ):  # LangChain's summarizing waits for it
+    if isinstance(first, ReASCError) and type(first) is not SamplingError:
+        # The error says it of one sample. The way through its thread says nothing more.
+        return first.with_traceback(None)
+    if all(isinstance(error, ContextOverflowError) for error in errors):
+        # LangChain's summarizing waits for it.
         return first
-    because = (
-        "" if (root := root_of(first)) is first else f" ({type(root).__name__}: {root})"
-    )
+    because = ""
+    root = root_of(first)
+    if root is not first:
+        because = f" ({type(root).__name__}: {root})"
     failure = SamplingError(
         f"all {len(samples)} samples failed; the first: {first!r}{because}", errors
     )

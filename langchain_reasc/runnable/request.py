@@ -1,40 +1,39 @@
-"""What is asked: the prompt, the model with the arguments of the call, and how long an
+"""The request: the prompt, the model with the arguments of the call, and how long an
 answer may take.
 """
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import merge_configs
 
 from langchain_reasc.answers import units_are_loaded
 from langchain_reasc.models.prepared import to_messages
-from langchain_reasc.models.settings import without_cache_marks
-from langchain_reasc.runnable.escalation import Asked, as_readable
+from langchain_reasc.runnable.history import Role, as_readable
 from langchain_reasc.runnable.plan import Plan
-from langchain_reasc.runnable.setup import Setup, running_fingerprint
+from langchain_reasc.runnable.voter import Voter, running_fingerprint
 from langchain_reasc.sampling import Cutoff, QuestionClock
+from langchain_reasc.threads import in_thread
+
+T = TypeVar("T")
 
 
 class Request:
     """One input, as it is put to the model.
 
     Args:
-        setup: how it is answered.
+        voter: how it is answered.
         value: the input.
         config: the config of the run above the samples' own; its ``max_concurrency``
             bounds those in flight.
         kwargs: passed to every call of the model.
         is_async: whether it is answered in an event loop.
         cutoff: tells when the whole call is given up.
-        large_kwargs: passed to every call of the large model instead, as far as it
-            understands them; None for the same.
-        asked: which of two models this is; None for the small one if there is a large
-            one, else the only one.
+        role: which of two models this is; None if there is one, or for the small one.
 
     Raises:
         ConfigurationError: a chat model does not accept this input.
@@ -44,43 +43,48 @@ class Request:
 
     def __init__(
         self,
-        setup: Setup,
+        voter: Voter,
         value: LanguageModelInput,
         config: RunnableConfig,
         kwargs: Mapping[str, Any] | None = None,
         *,
         is_async: bool = False,
         cutoff: Cutoff | None = None,
-        large_kwargs: Mapping[str, Any] | None = None,
-        asked: Asked | None = None,
+        role: Role | None = None,
     ) -> None:
-        self.setup, self.config, self.is_async = setup, config, is_async
-        self.asked: Asked | None = "small" if setup.large else asked
-        self._large_kwargs = kwargs if large_kwargs is None else large_kwargs
-        self.clock = QuestionClock(
-            question=setup.options.timeout, sample=setup.options.sample_timeout
-        )
-        self.model = setup.model.resolved(config, kwargs)
-        if self.model.no_logprobs:
-            setup.require_confidence(self.model)
-        self._given = self.messages = to_messages(value)
-        if self.asked:
-            self.model, self.messages = as_readable(self.asked, self.model, self._given)
+        self.voter = voter
+        self.config = config
+        self.is_async = is_async
+        self.role: Role | None = "small" if voter.is_small else role
+        self.arguments = kwargs or {}
         self.cutoff = cutoff or Cutoff()
+        options = voter.options
+        self.clock = QuestionClock(
+            question=options.timeout, sample=options.sample_timeout
+        )
+        self.model = voter.model.resolved(config, kwargs)
+        if self.model.no_logprobs:
+            voter.require_confidence(self.model)
+        self.history = to_messages(value)
+        """The messages as they were given."""
+        self.messages = self.history
+        if self.role is not None:
+            self.model, self.messages = as_readable(self.role, self.model, self.history)
         self.prompt_tokens: int | None = None
 
     @cached_property
     def kind(self) -> str:
-        """The kind of request, where something is learned online about each kind."""
-        options = self.setup.options
-        if not (self.setup.online or self.setup.large):
+        """The kind of request, where something is learned about each kind."""
+        if self.voter.online is None and not self.voter.is_small:
             return ""
-        return running_fingerprint(
+        options = self.voter.options
+        fingerprint = running_fingerprint(
             self.model,
             self.messages,
             prompt=options.fixed_prompt,
             answer=options.answer,
-        ).kind
+        )
+        return fingerprint.kind
 
     def plan(self) -> Plan:
         """Return the plan for this kind of request, by the calibration in use.
@@ -88,57 +92,37 @@ class Request:
         Raises:
             FingerprintMismatch: the calibration was measured on something else.
         """
-        setup, online = self.setup, self.setup.online
-        if setup.calibration:
-            setup.require_fit(setup.calibration, self.model, self.messages)
-        if online is None:
-            return setup.plan(setup.learned)
-        calibration = online.calibration_for(self.kind)
-        plan = setup.plan(calibration)
-        return replace(
-            plan, notices=(online.notice(calibration, self.kind), *plan.notices)
-        )
+        voter = self.voter
+        if voter.calibration is not None:
+            voter.require_fit(voter.calibration, self.model, self.messages)
+        if voter.online is None:
+            return voter.plan(voter.learned)
+        calibration = voter.online.calibration_for(self.kind)
+        plan = voter.plan(calibration)
+        notice = voter.online.notice(calibration, self.kind)
+        return replace(plan, notices=(notice, *plan.notices))
 
-    def to_large(self) -> "Request":
-        """Return the request as it is put to the large model, in what is left of the
-        time.
-        """
-        large = self.setup.large
-        assert large is not None
-        config = (
-            merge_configs(large.config, self.config) if large.config else self.config
-        )
-        model = large.setup.model.resolved(config)
-        kwargs = {
-            **large.arguments,
-            **self.model.settings_for(model, self._large_kwargs or {}),
-        }
-        messages = (
-            self._given
-            if self.model.shares_client_with(model)
-            else without_cache_marks(self._given)
-        )
-        request = Request(
-            large.setup,
-            messages,
-            config,
-            kwargs,
-            is_async=self.is_async,
-            cutoff=self.cutoff,
-            asked="large",
-        )
-        request.clock = self.clock
-        return request
+    async def run(self, function: Callable[[], T]) -> T:
+        """Call a function that may take long: in a thread if there is an event loop."""
+        if not self.is_async:
+            return function()
+        try:
+            return await in_thread(function)
+        except asyncio.CancelledError:
+            # Or the thread would go on comparing answers.
+            self.cutoff.give_up()
+            raise
 
-    @property
-    def reads_in_thread(self) -> bool:
-        """Whether reading a response may take too long for the event loop."""
-        may_block = (
-            self.setup.extract.blocks
+    async def read(self, function: Callable[[], T]) -> T:
+        """Call a function that reads a response, which seldom takes long."""
+        is_slow = (
+            self.voter.extract.blocks
             or self.model.runs_functions
             or not units_are_loaded()
         )
-        return self.is_async and may_block
+        if is_slow:
+            return await self.run(function)
+        return function()
 
     @cached_property
     def estimated_prompt_tokens(self) -> int:

@@ -19,9 +19,9 @@ from langchain_reasc.models.settings import bindable
 from langchain_reasc.models.wrappers import leaves
 from langchain_reasc.runnable.batch import ONE_INPUT_ONLY, Batch, Outcome
 from langchain_reasc.runnable.binding import one_method, replace_model, with_bound
+from langchain_reasc.runnable.cascade import start
 from langchain_reasc.runnable.concurrency import EventLoop, Threads
-from langchain_reasc.runnable.loop import answer, ask
-from langchain_reasc.runnable.options import Options
+from langchain_reasc.runnable.face import Face
 from langchain_reasc.runnable.progress import Progress
 from langchain_reasc.runnable.question import ResponseListener
 from langchain_reasc.runnable.request import Request
@@ -29,7 +29,7 @@ from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.threads import blocking, blocking_items
 
 
-class ReASCRunnable(Options, RunnableSerializable[LanguageModelInput, AIMessage]):
+class ReASCRunnable(Face, RunnableSerializable[LanguageModelInput, AIMessage]):
     """Samples a chat model until the evidence for one answer is sufficient (ReASC).
 
     Use it in place of the model:
@@ -265,8 +265,9 @@ class ReASCRunnable(Options, RunnableSerializable[LanguageModelInput, AIMessage]
         *,
         is_async: bool = False,
     ) -> ReASCResult:
-        request = Request(self._setup, value, config, kwargs, is_async=is_async)
-        return await answer(await ask(request, on_response=on_response))
+        request = Request(self._voter, value, config, kwargs, is_async=is_async)
+        solving = await start(self._solver, request, on_response=on_response)
+        return await solving.answer()
 
     def batch(
         self,
@@ -339,7 +340,7 @@ class ReASCRunnable(Options, RunnableSerializable[LanguageModelInput, AIMessage]
         :meth:`batch`.
         """
         batch = Batch(
-            self._setup,
+            self._solver,
             self.get_name(),
             inputs,
             config,
@@ -358,7 +359,7 @@ class ReASCRunnable(Options, RunnableSerializable[LanguageModelInput, AIMessage]
     ) -> AsyncIterator[Outcome]:
         """The asynchronous :meth:`batch_as_completed`."""
         batch = Batch(
-            self._setup,
+            self._solver,
             self.get_name(),
             inputs,
             config,

@@ -29,7 +29,7 @@ from langchain_reasc.calibration.summary import (
     describe_learning,
 )
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
-from langchain_reasc.runnable.options import with_other_answers
+from langchain_reasc.runnable.face import with_other_answers
 from langchain_reasc_server.calls import COUNTED, Call, Hear, VotePolicy
 from langchain_reasc_server.chat import Won
 from langchain_reasc_server.events import Send

@@ -296,7 +296,7 @@ def test_an_agent_learns(agents: Any) -> None:
 
 def test_a_name_is_made_a_model_once_for_all_steps(agents: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
-    monkeypatch.setattr("langchain_reasc.runnable.options.model_of", lambda name: made.append(name) or large())
+    monkeypatch.setattr("langchain_reasc.runnable.face.model_of", lambda name: made.append(name) or large())
     agent = agent_of(small(CONTESTED), ReASCMiddleware(escalate_to="some:model"))
     for _ in range(2):
         assert by(agents.ask(agent)) == ["large", "small"]

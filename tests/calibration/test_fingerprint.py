@@ -21,7 +21,7 @@ from langchain_reasc.models.fingerprint import (
     fingerprint_of,
     fixed_prompt,
 )
-from langchain_reasc.runnable.setup import running_fingerprint
+from langchain_reasc.runnable.voter import running_fingerprint
 
 THEN = Fingerprint(
     model="small.gguf",

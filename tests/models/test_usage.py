@@ -9,8 +9,8 @@ from langchain_core.messages.tool import tool_call_chunk
 
 from langchain_reasc.models import is_estimated, output_tokens, prepare_model
 from langchain_reasc.models.chunks import salvaged
+from langchain_reasc.models.usage import Usage
 from langchain_reasc.runnable.account import failure_notices
-from langchain_reasc.runnable.result import Usage
 from langchain_reasc.sampling import Sample
 from models.logprobs.payloads import SHAPES, TEXT
 
@@ -128,7 +128,7 @@ def test_true_usage_is_taken_as_it_is() -> None:
 
 def test_a_bill_with_nonsense_in_it_is_estimated() -> None:
     messages = [AIMessage(TEXT, usage_metadata=one) for one in (usage(7, 3), usage(-100, -50), usage(7, 0))]
-    bill = Usage.add_up([Sample(at, message) for at, message in enumerate(messages)], used=[0])
+    bill = Usage.add_up(messages[:1], messages[1:])
     assert (bill.input_tokens, bill.output_tokens, bill.unused_output_tokens, bill.estimated) == (21, 7, 4, True)
 
 
@@ -152,7 +152,7 @@ def test_usage_that_is_no_number_of_tokens_never_reaches_the_bill(odd: Any) -> N
     missing = AIMessage("twelve bytes").model_copy(update={"usage_metadata": {"total_tokens": 9}})
     for message in (broken, missing):
         assert tokens(message) == (3, True)
-        spent = Usage.add_up([Sample(0, message), Sample(1, AIMessage("7", usage_metadata=usage(5, 2)))], {0, 1})
+        spent = Usage.add_up([message, AIMessage("7", usage_metadata=usage(5, 2))])
         assert (spent.bill["input_tokens"], spent.bill["output_tokens"]) == (10, 5) and spent.estimated
 
 
@@ -162,6 +162,6 @@ def test_details_that_cannot_be_true_are_left_out() -> None:
         "input_token_details": {"cache_read": 10**30, "cache_creation": 2},
         "output_token_details": {"reasoning": -1},
     }
-    bill = Usage.add_up([Sample(0, AIMessage("7", usage_metadata=told))], {0}).bill
+    bill = Usage.add_up([AIMessage("7", usage_metadata=told)]).bill
     assert bill["total_tokens"] == 10 and bill["input_token_details"] == {"cache_creation": 2}
     assert not bill.get("output_token_details")

@@ -376,7 +376,7 @@ def test_a_name_is_made_a_model_once(monkeypatch: pytest.MonkeyPatch, runner: An
         made.append(name)
         return saying("9" if name == "large" else "1", "2")
 
-    monkeypatch.setattr("langchain_reasc.runnable.options.model_of", named)
+    monkeypatch.setattr("langchain_reasc.runnable.face.model_of", named)
     reasc = ReASCRunnable(model="small", escalate_to="large")
     assert runner.account(reasc, "q")["answered_by"] == "large" and made == ["small", "large"]
     assert "escalate_to='large'" in repr(reasc) and reasc.escalate_to == "large"
@@ -414,7 +414,7 @@ def test_wrong_values_are_named(options: dict[str, Any], message: str) -> None:
 
 def test_one_model_is_not_both(monkeypatch: pytest.MonkeyPatch) -> None:
     model = saying("1")
-    monkeypatch.setattr("langchain_reasc.runnable.options.model_of", lambda name: saying(name))
+    monkeypatch.setattr("langchain_reasc.runnable.face.model_of", lambda name: saying(name))
     for same in (model, "some:model"):
         with pytest.raises(ConfigurationError, match="escalate_to is model="):
             ReASCRunnable(model=same, escalate_to=same)

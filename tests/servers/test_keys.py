@@ -15,7 +15,7 @@ from runnable.fakes import TOP_K
 from langchain_reasc import ReASCRunnable, calibrate_mixture, save_calibration
 from langchain_reasc.data import LabelledQuestion
 from langchain_reasc.models import prepare_model
-from langchain_reasc.runnable.setup import running_fingerprint
+from langchain_reasc.runnable.voter import running_fingerprint
 
 from .conftest import KEY, Chat, each_client
 from .exchange import refuses

@@ -31,7 +31,7 @@ from langchain_reasc.calibration import load_calibration
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch, MissingExtraError, ModelFileError
 from langchain_reasc.models import prepare_model
 from langchain_reasc.models.fingerprint import check_fingerprint
-from langchain_reasc.runnable.setup import running_fingerprint
+from langchain_reasc.runnable.voter import running_fingerprint
 
 
 @pytest.mark.parametrize(

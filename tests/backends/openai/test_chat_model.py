@@ -29,7 +29,7 @@ from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, ModelClosedError
 from langchain_reasc.models import ParallelSampler, prepare_model
 from langchain_reasc.models.fingerprint import fingerprint_of
-from langchain_reasc.runnable.setup import running_fingerprint
+from langchain_reasc.runnable.voter import running_fingerprint
 
 KEY = "hush-hush"
 

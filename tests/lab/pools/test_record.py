@@ -14,7 +14,7 @@ from langchain_reasc.data import LabelledQuestion, Template
 from langchain_reasc.exceptions import PoolError, SamplingError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models import prepare_model
-from langchain_reasc.runnable.setup import running_fingerprint
+from langchain_reasc.runnable.voter import running_fingerprint
 
 QUESTIONS = labelled(4)
 

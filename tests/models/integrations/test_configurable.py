@@ -17,7 +17,7 @@ from langchain_reasc import ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 from langchain_reasc.models import prepare_model
 from langchain_reasc.models.fingerprint import Fingerprint
-from langchain_reasc.runnable.setup import running_fingerprint
+from langchain_reasc.runnable.voter import running_fingerprint
 
 from .openai_wires import OpenAI
 from .providers import KEY, PROVIDERS
