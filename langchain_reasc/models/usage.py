@@ -267,11 +267,11 @@ class Usage:
             judge = _no_tokens()
             for question, reply in judged:
                 asked = estimated_tokens(question.encode(errors="replace"))
-                judge = add_usage(judge, _usage_of(reply, asked))
+                judge = add_usage(judge, usage_of(reply, asked))
                 messages.append(reply)
         bill = _no_tokens()
         for message in [*used, *unused]:
-            bill = add_usage(bill, _usage_of(message, prompt))
+            bill = add_usage(bill, usage_of(message, prompt))
         return cls(
             bill,
             sum(output_tokens(message) for message in unused),
@@ -339,7 +339,7 @@ def _no_tokens() -> UsageMetadata:
     return UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
 
 
-def _usage_of(message: AIMessage, prompt_tokens: int) -> UsageMetadata:
+def usage_of(message: AIMessage, prompt_tokens: int) -> UsageMetadata:
     """Return the usage of a response, estimated after a prompt of so many tokens if it
     came without one.
     """

@@ -13,7 +13,13 @@ from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable
 
-from langchain_reasc.answers import Extractor, Schemas, ToolVotes, extractor
+from langchain_reasc.answers import (
+    Extractor,
+    Schemas,
+    ToolVotes,
+    extractor,
+    held_to_schema,
+)
 from langchain_reasc.calibration import (
     DEFAULT_RACE,
     Calibration,
@@ -317,6 +323,10 @@ class Voter:
     def with_classes(self, classes: Mapping[str, type[Any]]) -> "Voter":
         """Return a copy that checks calls of tools by these classes, by name."""
         return replace(self, model=replace(self.model, classes=classes))
+
+    def held_to(self, schema: Any) -> "Voter":
+        """Return a copy whose objects are held to a schema, unless they have one."""
+        return replace(self, extract=held_to_schema(self.extract, schema))
 
     def quiet(self) -> "Voter":
         """Return a copy whose samples are parts of one model call."""
