@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.decision import Decision, Reason, Response
+from langchain_reasc.method.decision import Decision, Reason, Response, is_cut_off_alone
 from langchain_reasc.method.evidence import evidence_by_answer, leader, posterior
 from langchain_reasc.method.horizon import stays_ahead
 from langchain_reasc.method.stopping import (
@@ -109,24 +109,17 @@ class Agreement(StoppingRule):
             return voted
         return replace(voted, stop=True, reason="agreement")
 
-    def prepare(self) -> None:
-        self.prior.leader_stays([1], self.budget)
-
     def weights(self, responses: Sequence[Response]) -> list[float]:
         """Return one for each response, or its weight in the weighted vote."""
-        return (
-            super().weights(responses)
-            if self.vote is None
-            else self.vote.weights(responses)
-        )
+        if self.vote is None:
+            return super().weights(responses)
+        return self.vote.weights(responses)
 
     def _count(self, responses: Sequence[Response]) -> Decision:
         """Decide with every vote counted as one."""
         evidence = evidence_by_answer((response.answer, 1.0) for response in responses)
         stays = self.leader_stays(evidence, self.budget - len(responses))
-        stop = stays >= self.threshold and not (
-            len(responses) == 1 and responses[0].cut_off
-        )
+        stop = stays >= self.threshold and not is_cut_off_alone(responses)
         reason: Reason | None = "agreement" if stop else None
         return Decision(
             stop,

@@ -16,6 +16,7 @@ __all__ = [
     "answer_among",
     "combine",
     "decide_by_kind",
+    "is_cut_off_alone",
     "joined",
     "share_of_answer",
     "support",
@@ -218,6 +219,13 @@ def _strongest(key: str | None, stronger: Mapping[str, set[str]]) -> str | None:
             break
         key = strongest.pop()
     return key
+
+
+def is_cut_off_alone(responses: Sequence[Response]) -> bool:
+    """Return whether there is one response, which was cut off before its end. Such a
+    response is never accepted alone.
+    """
+    return len(responses) == 1 and responses[0].cut_off
 
 
 def succession(evidence: Sequence[float]) -> float:

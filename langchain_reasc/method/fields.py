@@ -94,7 +94,7 @@ class ByField(StoppingRule):
         )
 
     def weights(self, responses: Sequence[Response]) -> list[float]:
-        """Return the weights of the rule."""
+        """Return those of the rule."""
         return self.rule.weights(responses)
 
     def _decide_fields(self, responses: Sequence[Response]) -> Decision:

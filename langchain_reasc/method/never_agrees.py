@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from langchain_reasc.method.agreement import default_components, likelihoods
 from langchain_reasc.method.decision import BLANK, Decision, Response
-from langchain_reasc.method.stopping import Cap, StoppingRule, Supported
+from langchain_reasc.method.stopping import Around, Cap, StoppingRule, Supported
 
 __all__ = [
     "UNANSWERED",
@@ -123,7 +123,7 @@ class NeverAgrees(StoppingRule):
 
 
 @dataclass(frozen=True)
-class Unanswered(StoppingRule):
+class Unanswered(Around):
     """Apply a rule to answers and to "no answer", which is one more candidate but never
     wins.
 
@@ -153,14 +153,6 @@ class Unanswered(StoppingRule):
     def earliest(self) -> int:
         return min(self.rule.earliest, _REFUSED_ALIKE)
 
-    @property
-    def may_accept_first(self) -> bool:
-        return self.rule.may_accept_first
-
-    @property
-    def reads_scores(self) -> bool:
-        return self.rule.reads_scores
-
     def __call__(self, responses: Sequence[Response]) -> Decision:
         decision = self.rule(
             [
@@ -179,10 +171,6 @@ class Unanswered(StoppingRule):
         if not decision.stop and _comes_to_nothing(responses):
             return replace(decision, stop=True, reason="unanswered")
         return decision
-
-    def weights(self, responses: Sequence[Response]) -> list[float]:
-        """Return those of the rule."""
-        return self.rule.weights(responses)
 
     def _decide_behind(
         self, blanks: Decision, responses: Sequence[Response]

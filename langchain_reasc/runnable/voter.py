@@ -31,7 +31,7 @@ from langchain_reasc.complaints import warn_once
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.horizon import FiniteHorizon
-from langchain_reasc.method.stopping import ASC, StoppingRule
+from langchain_reasc.method.stopping import ASC, StoppingRule, warm_up
 from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.fingerprint import (
     Fingerprint,
@@ -177,7 +177,7 @@ class Voter:
             if not self.extract.blocks:
                 self.extract("The answer is 5.")  # compiles its patterns
             calibration = None if self.is_small else self.learned
-            self.plan(calibration).rule.prepare()
+            warm_up(self.plan(calibration).rule)
             self.prepared.set()
 
     @property

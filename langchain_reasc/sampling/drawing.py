@@ -287,9 +287,10 @@ async def _outcomes(
         limit.seconds, partial(cutoff.give_up, limit.error)
     )
     try:
-        sample: Any = (
-            model.sampler.asample if workers.is_async else model.sampler.sample
-        )  # type: ignore[union-attr]
+        assert model.sampler is not None
+        sample: Any = model.sampler.sample
+        if workers.is_async:
+            sample = model.sampler.asample
         begin = partial(
             sample,
             wave.messages,
