@@ -51,10 +51,10 @@ class PointOdds:
     def __call__(self, score: float) -> float:
         """Return the log-odds of a response with this score."""
         points = self.points
-        at = bisect_right(points, score, key=lambda point: point[0])
-        if at == 0 or at == len(points):
-            return points[min(at, len(points) - 1)][1]
-        (left, low), (right, high) = points[at - 1 : at + 1]
+        index = bisect_right(points, score, key=lambda point: point[0])
+        if index == 0 or index == len(points):
+            return points[min(index, len(points) - 1)][1]
+        (left, low), (right, high) = points[index - 1 : index + 1]
         return low + (high - low) * (score - left) / (right - left)
 
 

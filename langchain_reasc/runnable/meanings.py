@@ -116,11 +116,11 @@ class Meanings:
 
     def _ask(self, judge: Runnable[Any, Any], prompt: str) -> AIMessage:
         # LangGraph shows no tokens of runs tagged nostream.
-        own: RunnableConfig = {
+        judge_config: RunnableConfig = {
             "tags": ["nostream", "reasc:judge"],
             "run_name": "reasc judge",
         }
-        reply = judge.invoke(prompt, merge_configs(self._config, own))
+        reply = judge.invoke(prompt, merge_configs(self._config, judge_config))
         if not isinstance(reply, AIMessage):
             raise TypeError(
                 f"the judge must give an AIMessage, got {type(reply).__name__}"
