@@ -137,33 +137,31 @@ class RelayedChunks:
     """
 
     def __init__(self, *, logprobs: bool, may_call: bool) -> None:
-        self._logprobs, self._may_call = logprobs, may_call
+        self._logprobs = logprobs
+        self._may_call = may_call
         self._chunks: list[AIMessageChunk] = []
-        self._held = False
+        self._is_held_back = False
 
     def relay(self, chunk: AIMessageChunk) -> list[AIMessageChunk]:
         """Return the chunk to stream, if any."""
-        self._held = (
-            self._held
-            or bool(chunk.tool_call_chunks)
-            or (self._may_call and not _is_text(chunk))
-        )
-        if self._held:
+        if chunk.tool_call_chunks or (self._may_call and not _is_text(chunk)):
+            self._is_held_back = True
+        if self._is_held_back:
             return []
         metadata = without_token_usage(kept_metadata(chunk, logprobs=self._logprobs))
-        update = {
+        update: dict[str, Any] = {
+            "id": provider_id(chunk),
             "usage_metadata": None,
             "chunk_position": None,
             "response_metadata": metadata,
         }
         if self._may_call:
-            update["response_metadata"] = {
-                name: metadata[name] for name in metadata.keys() & {"model_provider"}
-            }
+            provider = metadata.keys() & {"model_provider"}
+            update["response_metadata"] = {name: metadata[name] for name in provider}
             update["additional_kwargs"] = {}
-        relayed = chunk.model_copy(update={"id": provider_id(chunk), **update})
-        is_told = relayed.content or relayed.additional_kwargs
-        if not is_told and (self._may_call or not relayed.response_metadata):
+        relayed = chunk.model_copy(update=update)
+        says_something = relayed.content or relayed.additional_kwargs
+        if not says_something and (self._may_call or not relayed.response_metadata):
             return []
         self._chunks.append(relayed)
         return [relayed]
@@ -174,71 +172,83 @@ class RelayedChunks:
             return chunks_of(message)
         if self._may_call:
             return chunks_of(self._continued(message))
-        metadata = {name for chunk in self._chunks for name in chunk.response_metadata}
-        extras = {name for chunk in self._chunks for name in chunk.additional_kwargs}
-        left = {
+        metadata: set[str] = set()
+        extras: set[str] = set()
+        for chunk in self._chunks:
+            metadata.update(chunk.response_metadata)
+            extras.update(chunk.additional_kwargs)
+        update = {
             "content": type(message.content)(),
             "response_metadata": without(message.response_metadata, metadata),
             "additional_kwargs": without(message.additional_kwargs, extras),
         }
-        return chunks_of(message.model_copy(update=left))
+        return chunks_of(message.model_copy(update=update))
 
     def _continued(self, message: AIMessage) -> AIMessage:
         """Return what follows the text that was relayed: the rest of a response that
         begins with it, or another one.
         """
-        shown, content = "".join(chunk.text for chunk in self._chunks), message.content
-        if message.text.startswith(shown):
-            content = _after(content, shown)
-        elif isinstance(content, str):
-            content = content and f"\n\n{content}"
-        else:  # its indices must not be those of the blocks that were relayed
-            content = [_moved(block, at) for at, block in enumerate(content, 1000)]
+        relayed = "".join(chunk.text for chunk in self._chunks)
+        content = message.content
+        if message.text.startswith(relayed):
+            content = _after(content, relayed)
+        elif not isinstance(content, str):
+            # Its indices must not be those of the blocks that were relayed.
+            content = [
+                _moved(block, index) for index, block in enumerate(content, 1000)
+            ]
+        elif content:
+            content = f"\n\n{content}"
         id = self._chunks[0].id or message.id
         return message.model_copy(update={"content": content, "id": id})
 
 
-def _after(content: str | list[Any], shown: str) -> str | list[Any]:
+def _after(content: str | list[Any], beginning: str) -> str | list[Any]:
     """Return the content without the text with which it begins."""
     if isinstance(content, str):
-        return content[len(shown) :]
-    left: list[Any] = []
+        return content[len(beginning) :]
+    rest: list[Any] = []
     for block in content:
-        text = (
-            block
-            if isinstance(block, str)
-            else block.get("text", "")
-            if block.get("type") == "text"
-            else ""
-        )
-        if not shown or not text:
-            left.append(block)
-        elif more := text[len(shown) :]:
-            left.append(
-                more
-                if isinstance(block, str)
-                else {**without(block, block.keys() - _PLACE), "text": more}
-            )
-        shown = shown[len(text) :]
-    return left
+        text = _text_of(block)
+        if not beginning or not text:
+            rest.append(block)
+            continue
+        text_left = text[len(beginning) :]
+        beginning = beginning[len(text) :]
+        if not text_left:
+            continue
+        if isinstance(block, str):
+            rest.append(text_left)
+        else:
+            place = without(block, block.keys() - _PLACE)
+            rest.append({**place, "text": text_left})
+    return rest
+
+
+def _text_of(block: Any) -> str:
+    if isinstance(block, str):
+        return block
+    if block.get("type") != "text":
+        return ""
+    text: str = block.get("text", "")
+    return text
 
 
 def _moved(block: Any, index: int) -> Any:
-    return (
-        {**block, "index": index}
-        if isinstance(block, dict) and "index" in block
-        else block
-    )
+    if isinstance(block, dict) and "index" in block:
+        return {**block, "index": index}
+    return block
 
 
 def _is_text(chunk: AIMessageChunk) -> bool:
     """Return whether a part of a response is text, or unsigned reasoning beside it,
     which go with any calls.
     """
-    blocks = [] if isinstance(chunk.content, str) else chunk.content
-    return all(
-        isinstance(block, str) or block.get("type") == "text" for block in blocks
-    ) and all(isinstance(extra, str) for extra in chunk.additional_kwargs.values())
+    if not isinstance(chunk.content, str):
+        for block in chunk.content:
+            if not isinstance(block, str) and block.get("type") != "text":
+                return False
+    return all(isinstance(extra, str) for extra in chunk.additional_kwargs.values())
 
 
 def provider_id(message: AIMessage) -> str | None:
