@@ -48,11 +48,9 @@ def remember_run(run: RunManager) -> None:
     """Keep the run of the call as the parent of its samples."""
     child: Any = []
     if run is not None:
-        kind: Any = (
-            AsyncCallbackManager
-            if isinstance(run, AsyncCallbackManagerForLLMRun)
-            else CallbackManager
-        )
+        kind: Any = CallbackManager
+        if isinstance(run, AsyncCallbackManagerForLLMRun):
+            kind = AsyncCallbackManager
         child = _child(
             kind,
             run.run_id,
@@ -69,14 +67,14 @@ def stream_config(kind: type[Manager], config: RunnableConfig | None) -> Runnabl
     """Return the config for a stream, with the id of its run chosen in advance, and
     kept as the samples' parent.
     """
-    given: RunnableConfig = ensure_config(config)
-    manager: Any = kind.configure(given.get("callbacks"))
-    run_id = given.get("run_id") or uuid7()
-    tags = [*manager.inheritable_tags, *(given.get("tags") or [])]
-    metadata = {**manager.inheritable_metadata, **(given.get("metadata") or {})}
+    full: RunnableConfig = ensure_config(config)
+    manager: Any = kind.configure(full.get("callbacks"))
+    run_id = full.get("run_id") or uuid7()
+    tags = [*manager.inheritable_tags, *(full.get("tags") or [])]
+    metadata = {**manager.inheritable_metadata, **(full.get("metadata") or {})}
     child = _child(kind, run_id, manager.inheritable_handlers, tags, metadata)
-    _CONFIG.set({**_passed_down(given), "callbacks": child})
-    return {**given, "callbacks": manager, "run_id": run_id}
+    _CONFIG.set({**_passed_down(full), "callbacks": child})
+    return {**full, "callbacks": manager, "run_id": run_id}
 
 
 def take_config(run: RunManager) -> RunnableConfig:
@@ -137,18 +135,19 @@ class RelayedChunks:
     """
 
     def __init__(self, *, logprobs: bool, may_call: bool) -> None:
-        self._logprobs, self._may_call = logprobs, may_call
+        self._logprobs = logprobs
+        self._may_call = may_call
         self._chunks: list[AIMessageChunk] = []
-        self._held = False
+        self._is_held = False
 
     def relay(self, chunk: AIMessageChunk) -> list[AIMessageChunk]:
         """Return the chunk to stream, if any."""
-        self._held = (
-            self._held
+        self._is_held = (
+            self._is_held
             or bool(chunk.tool_call_chunks)
             or (self._may_call and not _is_text(chunk))
         )
-        if self._held:
+        if self._is_held:
             return []
         metadata = without_token_usage(kept_metadata(chunk, logprobs=self._logprobs))
         update = {
@@ -162,8 +161,8 @@ class RelayedChunks:
             }
             update["additional_kwargs"] = {}
         relayed = chunk.model_copy(update={"id": provider_id(chunk), **update})
-        is_told = relayed.content or relayed.additional_kwargs
-        if not is_told and (self._may_call or not relayed.response_metadata):
+        has_content = relayed.content or relayed.additional_kwargs
+        if not has_content and (self._may_call or not relayed.response_metadata):
             return []
         self._chunks.append(relayed)
         return [relayed]
@@ -187,13 +186,17 @@ class RelayedChunks:
         """Return what follows the text that was relayed: the rest of a response that
         begins with it, or another one.
         """
-        shown, content = "".join(chunk.text for chunk in self._chunks), message.content
+        shown = "".join(chunk.text for chunk in self._chunks)
+        content = message.content
         if message.text.startswith(shown):
             content = _after(content, shown)
         elif isinstance(content, str):
             content = content and f"\n\n{content}"
-        else:  # its indices must not be those of the blocks that were relayed
-            content = [_moved(block, at) for at, block in enumerate(content, 1000)]
+        else:
+            # The indices must not be those of the blocks that were relayed.
+            content = [
+                _moved(block, index) for index, block in enumerate(content, 1000)
+            ]
         id = self._chunks[0].id or message.id
         return message.model_copy(update={"content": content, "id": id})
 
@@ -204,31 +207,29 @@ def _after(content: str | list[Any], shown: str) -> str | list[Any]:
         return content[len(shown) :]
     left: list[Any] = []
     for block in content:
-        text = (
-            block
-            if isinstance(block, str)
-            else block.get("text", "")
-            if block.get("type") == "text"
-            else ""
-        )
+        text = _text_of(block)
+        rest = text[len(shown) :]
         if not shown or not text:
             left.append(block)
-        elif more := text[len(shown) :]:
-            left.append(
-                more
-                if isinstance(block, str)
-                else {**without(block, block.keys() - _PLACE), "text": more}
-            )
+        elif rest and isinstance(block, str):
+            left.append(rest)
+        elif rest:
+            left.append({**without(block, block.keys() - _PLACE), "text": rest})
         shown = shown[len(text) :]
     return left
 
 
+def _text_of(block: Any) -> str:
+    if isinstance(block, str):
+        return block
+    text: str = block.get("text", "") if block.get("type") == "text" else ""
+    return text
+
+
 def _moved(block: Any, index: int) -> Any:
-    return (
-        {**block, "index": index}
-        if isinstance(block, dict) and "index" in block
-        else block
-    )
+    if isinstance(block, dict) and "index" in block:
+        return {**block, "index": index}
+    return block
 
 
 def _is_text(chunk: AIMessageChunk) -> bool:
