@@ -58,19 +58,16 @@ class ChatModelAround(Face, BaseChatModel):
                 f"{type(self.sampled).__name__}; give the chat model itself, or use "
                 "ReASCRunnable, which takes any Runnable that returns an AIMessage"
             )
-        # Handlers see this model's run alone. Not by assignment, which would be kept
-        # when the model is replaced.
-        if inner is not None:
-            copied = _run_config(self.sampled) | {
-                name: getattr(inner, name) for name in ("verbose", "cache", "profile")
-            }
-            self.__dict__.update(
-                {
-                    name: value
-                    for name, value in copied.items()
-                    if name not in self.model_fields_set
-                }
-            )
+        if inner is None:
+            return self
+        # Handlers see this model's run alone.
+        settings = _run_config(self.sampled)
+        for name in ("verbose", "cache", "profile"):
+            settings[name] = getattr(inner, name)
+        for name, value in settings.items():
+            # Not by assignment, which would be kept when the model is replaced.
+            if name not in self.model_fields_set:
+                self.__dict__[name] = value
         return self
 
     @property
@@ -109,31 +106,30 @@ class ChatModelAround(Face, BaseChatModel):
                 f"{self.calibration.summary()} "
                 f"({self.calibration.created_at.isoformat()})"
             )
-        larger = (
-            {} if self.larger is None else {"escalate_to": _identified(self.larger)}
-        )
-        return {"model": _identified(self.sampled), **larger, **shown}
+        identified = {"model": _identified(self.sampled)}
+        if self.larger is not None:
+            identified["escalate_to"] = _identified(self.larger)
+        return {**identified, **shown}
 
     def _get_ls_params(
         self, stop: list[str] | None = None, **kwargs: Any
     ) -> LangSmithParams:
-        inner, arguments = self._inner, {**self._arguments, **kwargs}
+        inner = self._inner
+        arguments = {**self._arguments, **kwargs}
         stop = stop or arguments.pop("stop", None)
-        return (
-            langsmith_params(inner, stop=stop, **arguments)
-            if inner
-            else super()._get_ls_params(stop, **arguments)
-        )
+        if inner is None:
+            return super()._get_ls_params(stop, **arguments)
+        return langsmith_params(inner, stop=stop, **arguments)
 
     @property
     def _arguments(self) -> dict[str, Any]:
         """The arguments set here for calls of the inner model."""
-        given = {
+        arguments = {
             "temperature": self.temperature,
             "max_tokens": self.max_tokens,
             "stop": self.stop,
         }
-        return {name: value for name, value in given.items() if value is not None}
+        return {name: value for name, value in arguments.items() if value is not None}
 
     @classmethod
     def is_lc_serializable(cls) -> bool:
@@ -182,9 +178,9 @@ def _identified(model: AnyRunnable) -> dict[str, Any]:
     a config chooses it.
     """
     inner = next((leaf.model for leaf in leaves(model, {})), None)
-    return (
-        {} if inner is None else {**inner._identifying_params, "_type": inner._llm_type}
-    )
+    if inner is None:
+        return {}
+    return {**inner._identifying_params, "_type": inner._llm_type}
 
 
 def _run_config(model: AnyRunnable) -> dict[str, Any]:
@@ -196,8 +192,8 @@ def _run_config(model: AnyRunnable) -> dict[str, Any]:
         config = merge_configs(model.config, config)
         model = model.bound
     names = ("callbacks", "tags", "metadata")
-    own = cast(RunnableConfig, {name: getattr(model, name, None) for name in names})
-    merged: dict[str, Any] = {**merge_configs(own, config)}
+    settings = {name: getattr(model, name, None) for name in names}
+    merged: dict[str, Any] = {**merge_configs(cast(RunnableConfig, settings), config)}
     return {name: merged.get(name) or None for name in names}
 
 
