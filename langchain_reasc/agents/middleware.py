@@ -412,7 +412,10 @@ def _large_alone(model: BaseChatModel, options: Mapping[str, Any]) -> ChatReASC:
 
 def _takes_request(when: Callable[..., Any]) -> bool:
     """Return whether a function takes the request before the first response."""
-    parameters = inspect.signature(when).parameters.values()
+    try:
+        parameters = inspect.signature(when).parameters.values()
+    except ValueError:  # of a function in C, which does not tell
+        return True
     positional = [
         parameter
         for parameter in parameters
