@@ -25,7 +25,7 @@ from langchain_reasc.exceptions import ConfigurationError, missing_extra
 from langchain_reasc.models.wrappers import leaves
 from langchain_reasc.runnable.cascade import ASKED_ONCE
 from langchain_reasc.runnable.face import Calibrator, question_id
-from langchain_reasc.runnable.options import LEARNING, VoteOptions
+from langchain_reasc.runnable.options import VoteOptions, refuse_former_names
 from langchain_reasc.runnable.question import CallBudget, SpendingListener
 from langchain_reasc.threads import in_thread
 
@@ -296,7 +296,9 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
             )  # nothing is counted, so the agent's state has no count
         self._options, trial = _checked(options)
         self._texts_vote = extractor(trial.answer).texts_vote
-        self._learns = self._options.get("calibration") in LEARNING
+        self._larger = trial.larger
+        self._learns = trial.is_learning
+        self._learns_outcomes = trial.online is not None and trial.larger is None
         self._calibrators: list[Calibrator] = []
         self._ledger, self._lock = Ledger(), threading.Lock()
 
@@ -326,15 +328,11 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
             ConfigurationError: nothing is learned here, or the message is not one of
                 ReASC's.
         """
-        calibration, larger = (
-            self._options.get("calibration"),
-            self._options.get("escalate_to"),
-        )
-        if calibration != "online" or larger is not None:
-            beside = "" if larger is None else " without escalate_to"
+        if not self._learns_outcomes:
+            beside = "" if self._larger is None else " without escalate_to"
             raise ConfigurationError(
                 f"outcomes are learned with calibration='online'{beside}, not "
-                f"{calibration!r}"
+                f"{self._options.get('calibration')!r}"
             )
         id, learning = (
             question_id(answered),
@@ -422,7 +420,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         If the agent's model is the larger one, as a router or a fallback chose it, it
         is asked alone.
         """
-        larger = options.get("escalate_to")
+        larger = self._larger
         if larger is not None and (
             model is larger or any(leaf.model is model for leaf in leaves(larger, {}))
         ):
@@ -501,6 +499,7 @@ def _checked(given: VoteOptions) -> tuple[dict[str, Any], ChatReASC]:
         CalibrationFileError: the calibration's file cannot be read.
     """
     options: dict[str, Any] = dict(given)
+    refuse_former_names(options)
     if unknown := options.keys() - VoteOptions.__annotations__.keys():
         raise ConfigurationError(
             f"unknown: {', '.join(sorted(unknown))}; besides its own, ReASCMiddleware "
@@ -511,10 +510,10 @@ def _checked(given: VoteOptions) -> tuple[dict[str, Any], ChatReASC]:
         model=FakeListChatModel(responses=[]),
         **options | {"allow_fingerprint_mismatch": True},
     )
-    if options.get("calibration") not in (None, *LEARNING):
+    if trial.calibration is not None and not trial.is_learning:
         options["calibration"] = trial.learned
     if trial.larger is not None:  # made once, if it is a name
-        options["escalate_to"] = trial.larger
+        options["escalate_to"] = trial.escalating_to(trial.larger)
     return options, trial
 
 

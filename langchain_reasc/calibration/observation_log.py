@@ -196,6 +196,6 @@ class ObservationLog:
     def _check_model(self, store: ObservationStore) -> None:
         if not self._any_model:
             try:
-                store.check_fits(self._fingerprint, f"online_state={str(self.path)!r}")
+                store.check_fits(self._fingerprint, f"Online(state={str(self.path)!r})")
             except FingerprintMismatch as error:
                 raise FingerprintMismatch(f"{error}, or name another file") from None

@@ -367,6 +367,6 @@ def _sentence_on(what: re.Pattern[str], error: Exception, answer: Any) -> str:
 def _unavailable(reason: str) -> LogprobsUnavailable:
     return LogprobsUnavailable(
         f"the model's server refuses logprobs: {reason}; let the model state its "
-        "confidence (ask_confidence=True, calibrated so), or count votes with "
+        "confidence (confidence='stated', calibrated so), or count votes with "
         "on_missing_confidence='count'"
     )

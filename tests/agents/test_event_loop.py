@@ -85,7 +85,7 @@ WAYS: dict[str, Callable[[], Any]] = {
     "chat model that learns": lambda: agent_of(ChatReASC(model=acting(), **ONLINE), tools=[GET_WEATHER]),
     "runnable": lambda: ReASCRunnable(model=saying("1")),
     "runnable with a mixture": lambda: ReASCRunnable(
-        model=Telling(script=saying("1").script), calibration="mixture", measure=Measure("top_k", "mean")
+        model=Telling(script=saying("1").script), calibration="mixture", confidence=Measure("top_k", "mean")
     ),
     "free text": lambda: ReASCRunnable(model=saying("1"), answer=free_text(same=lambda one, other: one == other)),
 }

@@ -191,7 +191,7 @@ def test_the_time_of_a_question_runs_once_in_a_mixture_batch(
 
 def test_cancelling_the_first_samples_of_a_batch_leaves_no_run_open(never: threading.Event, runs: Any) -> None:
     model = Scripted(script=lambda question, index: Reply("it is 1", -1.0, opens=never, wait_at=1))
-    reasc = ReASCRunnable(model=model, concurrency=16, calibration="mixture", measure=TOP_K)
+    reasc = ReASCRunnable(model=model, concurrency=16, calibration="mixture", confidence=TOP_K)
     inputs = [f"q{at}" for at in range(16)]
     cancelled(lambda: reasc.abatch(inputs, {"callbacks": [runs]}), lambda: sum(model.log.tokens.values()) >= 16)
     assert len(runs.of("model")) >= 16

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from disks import files_no_larger_than, mounted
 
-from langchain_reasc import ReASCRunnable
+from langchain_reasc import Online, ReASCRunnable
 from langchain_reasc.calibration import Calibration, ConsensusCalibrator, ObservationStore, learner, observation_log
 from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
 from langchain_reasc.method.stopping import decide
@@ -40,7 +40,7 @@ def drawn(question: str, index: int) -> Reply:
 
 def online(path: Path | None, **fields: Any) -> ReASCRunnable:
     model = Scripted(script=drawn, **fields.pop("model", {}))
-    return learning.online(model=model, online_state=path, answer=r"regex:answer is (\w+)", **fields)
+    return learning.online(model=model, state=path, answer=r"regex:answer is (\w+)", **fields)
 
 
 def ask(reasc: ReASCRunnable, count: int, name: str = "which city is the capital, ") -> ConsensusCalibrator:
@@ -383,7 +383,7 @@ def test_what_was_learned_of_another_model_is_refused(path: Path) -> None:
 def test_another_path_is_another_memory(path: Path) -> None:
     reasc = online(path)
     ask(reasc, 2)
-    other = reasc.model_copy(update={"online_state": path.with_name("other.json")})
+    other = reasc.model_copy(update={"calibration": Online(state=path.with_name("other.json"))})
     assert calibrator(other).observations.seen == 0
     assert calibrator(reasc.model_copy(update={"concurrency": 1})) is calibrator(reasc)
 
@@ -398,7 +398,7 @@ def test_a_file_that_cannot_be_written_costs_no_answer(runner: Any, path: Path, 
 
 def test_scores_by_other_measures_are_left_out_and_kept_for_others(path: Path) -> None:
     ask(online(path), 3)
-    alone = ask(online(path, measure=TOP_K), 2)
+    alone = ask(online(path, confidence=TOP_K), 2)
     assert [len(one.scores) for one in alone.observations] == [1] * 5
     scored = [int(np.isfinite(one.scores).any(axis=1).sum()) for one in calibrator(online(path)).observations]
     assert min(scored[:3]) > 10 and scored[3:] == [1, 1]
