@@ -29,7 +29,7 @@ import asyncio, gc, sys, threading, time
 from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
 from agents.acting import ASKED, acting, get_weather
-from langchain_reasc import ReASCMiddleware
+from langchain_reasc import Online, ReASCMiddleware
 
 opened = []
 
@@ -54,9 +54,7 @@ async def main(state):
     beating = asyncio.create_task(beat())
     await asyncio.sleep(0.01)
     watching = True
-    votes = ReASCMiddleware(
-        calibration="online", online_state=state, allow_fingerprint_mismatch=True, max_samples=24
-    )
+    votes = ReASCMiddleware(calibration=Online(state=state), allow_fingerprint_mismatch=True, max_samples=24)
     agent = create_agent(acting(), [get_weather], middleware=[votes])  # which makes a chat model for each call
     await asyncio.sleep(0.01)
     await agent.ainvoke({"messages": [HumanMessage(ASKED)]})

@@ -63,7 +63,7 @@ def test_an_online_state_of_another_version_is_refused(tmp_path: Path, older: st
             "UPDATE about SET value = replace(value, ?, ?) WHERE name = 'fingerprint'", (f'"{NOW}"', f'"{older}"')
         )
         assert changed.rowcount == 1
-    with pytest.raises(FingerprintMismatch, match=re.escape(f"online_state={str(path)!r}") + ".*" + refusal(older)):
+    with pytest.raises(FingerprintMismatch, match=re.escape(f"state={str(path)!r}") + ".*" + refusal(older)):
         learning.online(state=path)
     lenient = learning.online(state=path, allow_fingerprint_mismatch=True)
     assert learning.calibrator(lenient).observations.seen == 1

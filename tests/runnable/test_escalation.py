@@ -44,7 +44,7 @@ def pair(small: Any, large: Any = None, **options: Any) -> ReASCRunnable:
 
 def asked(reasc: Any) -> tuple[int, int]:
     """How often each model was asked."""
-    return len(reasc.model.log.calls), len(reasc.escalate_to.log.calls)
+    return len(reasc.model.log.calls), len(reasc.larger.log.calls)
 
 
 def billed(*models: Scripted) -> int:

@@ -251,7 +251,7 @@ def started(path: Path, *lines: str) -> "subprocess.Popen[str]":
             "from runnable.test_escalation_learning import *",
             f"path = Path({str(path)!r})",
             "def asked(count, reasc=None, name='q'):",
-            "    reasc = reasc or pair(online_state=path)",
+            "    reasc = reasc or pair(state=path)",
             "    for at in range(count): reasc.invoke(f'{name}{at}')",
             *lines,
         ]
@@ -284,7 +284,7 @@ def test_processes_that_share_a_file_learn_together(runner: Any, path: Path) -> 
 def test_processes_that_are_killed_or_forked_lose_nothing(path: Path) -> None:
     fork = "if not os.fork(): asked(3, reasc); sys.exit(0)"
     killed = "asked(4, reasc); os.wait(); os.kill(os.getpid(), signal.SIGKILL)"
-    ended(started(path, "reasc = pair(online_state=path)", "asked(2, reasc)", fork, killed))
+    ended(started(path, "reasc = pair(state=path)", "asked(2, reasc)", fork, killed))
     assert rows(path) == 9
 
 
@@ -454,8 +454,6 @@ def test_questions_that_fail_are_left_out(runner: Any, caplog: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"within": 2.0}, "within"),
-        ({"price_ratio": -1.0}, "got -1.0"),
         ({"concurrency": 0}, "concurrency .*got 0"),
         ({"max_samples": 2}, "max_samples=2"),
     ],

@@ -165,9 +165,13 @@ def test_no_thread_to_learn_in_costs_no_answer(runner: Any, monkeypatch: Any, ca
     assert "can't start new thread" in caplog.text
 
 
-def test_options_that_do_not_go_together() -> None:
-    with pytest.raises(ConfigurationError, match=r"online_state='state.json'"):
-        online(calibration=None, state="state.json")
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [({"audit": 1.5}, "audit=1.5"), ({"audit": "often"}, "audit='often'"), ({"state": 3}, "state=3")],
+)
+def test_wrong_values_are_named(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        online(**values)
 
 
 @pytest.mark.full

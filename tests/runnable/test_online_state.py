@@ -1,4 +1,4 @@
-"""``online_state=PATH``: what is learned outlives the process, and says nothing of what was asked."""
+"""``Online(state=PATH)``: what is learned outlives the process, and says nothing of what was asked."""
 
 import asyncio
 import os
@@ -237,7 +237,7 @@ def test_what_belongs_to_another_model_is_not_overwritten(path: Path, caplog: An
     one, other = online(path), online(path, model={"model_name": "other"})
     for reasc in (one, other, other):
         saved(reasc)
-    assert "online_state=" in caplog.text
+    assert "Online(state=" in caplog.text
     assert online(path).learned is None  # it is still the first one's
 
 
@@ -374,7 +374,7 @@ def test_a_name_of_other_bytes_than_utf_8_is_a_name(tmp_path: Path) -> None:
 
 def test_what_was_learned_of_another_model_is_refused(path: Path) -> None:
     ask(online(path), 1)
-    with pytest.raises(FingerprintMismatch, match=r"online_state=.*model: .*'scripted'.*'other'"):
+    with pytest.raises(FingerprintMismatch, match=r"Online\(state=.*model: .*'scripted'.*'other'"):
         online(path, model={"model_name": "other"})
     reasc = online(path, model={"model_name": "other"}, allow_fingerprint_mismatch=True)
     assert calibrator(reasc).observations.seen == 1
@@ -422,7 +422,7 @@ def test_in_an_event_loop_the_file_is_read_by_a_thread_of_the_first_call(
         assert not readers
         first = await reasc.abatch(["a", "b"])
         other = online(path, model={"model_name": "other"})
-        with pytest.raises(FingerprintMismatch, match=r"online_state=.*model: .*'scripted'"):
+        with pytest.raises(FingerprintMismatch, match=r"Online\(state=.*model: .*'scripted'"):
             await other.ainvoke("q")
         assert not other.model.log.calls  # type: ignore[attr-defined]
         with pytest.raises(FingerprintMismatch):  # again, as long as it is so

@@ -226,8 +226,9 @@ def test_a_calibration_holds_for_models_that_are_asked_or_for_those_that_are_not
 
 
 @pytest.mark.sync_only
-def test_it_cannot_be_measured_unasked(runner: Any) -> None:
+def test_it_is_never_measured_unasked(runner: Any) -> None:
     with pytest.raises(ConfigurationError, match="ask_confidence=True"):
         runner.calibrate(Scripted(script=script), QUESTIONS, measure=STATED)
-    with pytest.raises(ConfigurationError, match="ask_confidence=True"):
-        ReASCRunnable(model=Scripted(script=script), calibration="mixture", confidence=STATED)
+    model = Scripted(script=script)
+    runner.invoke(ReASCRunnable(model=model, calibration="mixture", confidence=STATED), "q1")
+    assert "Confidence" in str(model.log.prompts[0])
