@@ -241,6 +241,7 @@ class Face(Options):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in Options.model_fields:
+            refuse_former_names([name])
             super().__setattr__(name, value)
             return
         changed = self.model_copy(update={name: value})

@@ -304,9 +304,12 @@ def test_a_name_is_made_a_model_once_for_all_steps(agents: Any, monkeypatch: pyt
 
 
 def test_wrong_options_are_told_when_the_middleware_is_made() -> None:
-    for options in ({"within": 0.2}, {"price_ratio": 1.0}, {"calibration": "mixture"}, {"max_samples": 2}):
+    for options in ({"calibration": "mixture"}, {"max_samples": 2}, {"within": 0.2}):
         with pytest.raises(ConfigurationError):
             ReASCMiddleware(escalate_to=large(), **options)
+    for values in ({"within": 2.0}, {"prices": -1.0}):
+        with pytest.raises(ConfigurationError):
+            ReASCMiddleware(escalate_to=Escalation(large(), **values))
     assert "escalate_to (default None)" in (ReASCMiddleware.__doc__ or "")
 
 

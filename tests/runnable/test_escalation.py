@@ -136,7 +136,7 @@ def test_the_bill_is_of_every_response_of_both(runner: Any, small: list[Any], la
     unreported = any(isinstance(one, Reply) and one.usage is False for one in [*small, *large])
     assert result.usage.estimated == unreported
     if not unreported and not result.failures:
-        assert bill["total_tokens"] == billed(reasc.model, reasc.escalate_to)
+        assert bill["total_tokens"] == billed(reasc.model, reasc.larger)
 
 
 @pytest.mark.parametrize(
@@ -433,6 +433,11 @@ def test_of_former_options_it_is_told_what_to_write(name: str, face: Any) -> Non
     model: Any = {} if face is ReASCMiddleware else {"model": saying("1")}
     with pytest.raises(ConfigurationError, match=f"{name}.*{instead.get(name, 'Escalation')}"):
         face(**model, **{name: 0.1})
+    if model:
+        with pytest.raises(ConfigurationError, match=name):
+            setattr(face(**model), name, 0.1)
+        with pytest.raises(ConfigurationError, match=name):
+            face(**model).model_copy(update={name: 0.1})
 
 
 def test_one_model_is_not_both(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -184,7 +184,7 @@ def test_the_time_of_a_question_runs_once_in_a_mixture_batch(
             ahead[0] = 999.5
         return Reply("it is 1", -1.0 - len(question), opens=never if index else None)
 
-    options: dict[str, Any] = {"calibration": "mixture", "measure": TOP_K, "timeout": 1000.0, "max_samples": 4}
+    options: dict[str, Any] = {"calibration": "mixture", "confidence": TOP_K, "timeout": 1000.0, "max_samples": 4}
     [account] = runner.accounts(ReASCRunnable(model=Scripted(script=script), **options), ["a"])
     assert account["reason"] == "timeout"
 

@@ -11,7 +11,7 @@ import pytest
 from langchain_core.prompts import ChatPromptTemplate
 from sampling.test_parallel import parallel
 
-from langchain_reasc import ChatReASC, Integration, Measure, register_integration
+from langchain_reasc import ChatReASC, Integration, Measure, Online, register_integration
 from langchain_reasc.calibration import AnsweredQuestion, ConsensusCalibrator, learner
 from langchain_reasc.calibration import online as learning_online
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
@@ -85,7 +85,8 @@ def test_all_that_is_made_of_one_learns_together(runner: Any, fits: Any) -> None
     assert calibrator(reasc).wait(10)
     assert reasc.learned is not None is not copies[2].learned
     assert reasc.model_copy(update={"model": Scripted(script=drawn)}).learned is None
-    assert pickle.loads(pickle.dumps(online(None, model=Scripted(script=None, log=None)))).calibration == "online"
+    pickled = pickle.dumps(online(None, model=Scripted(script=None, log=None)))
+    assert pickle.loads(pickled).calibration == Online(audit=0)
 
 
 class Mute(Scripted):

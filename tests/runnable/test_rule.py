@@ -161,7 +161,7 @@ def test_a_rule_that_reads_scores_has_them_by_a_measure(runner: Any) -> None:
 def test_or_by_the_calibrations_measure(runner: Any) -> None:
     closed = calibration()
     assert solved(runner, saying(SURE), rule=GATED, calibration=closed)[:4] == ("7", "reasc", "gate", 1)
-    with pytest.raises(ConfigurationError, match="measure"):
+    with pytest.raises(ConfigurationError, match="confidence"):
         ReASCRunnable(model=saying(SURE), rule=GATED, calibration=closed, confidence=TOP_K)
 
 
@@ -179,10 +179,10 @@ def test_a_given_rule_wins_over_a_calibration_that_would_count(runner: Any, advi
         ({"rule": GATED}, "rule reasc"),
         ({"rule": ASC() | GATED}, "rule asc"),
         ({"rule": GATED, "calibration": consensus()}, "scored"),
-        ({"rule": ASC(), "measure": TOP_K}, "measure"),
-        ({"measure": TOP_K}, "measure.*calibration='online' or 'mixture'"),
+        ({"rule": ASC(), "confidence": TOP_K}, "confidence"),
+        ({"confidence": TOP_K}, "confidence.*calibration='online' or 'mixture'"),
         ({"rule": ASC(), "calibration": "online"}, "calibration='online'"),
-        ({"rule": GATED, "calibration": "mixture", "measure": TOP_K}, "rule reasc"),
+        ({"rule": GATED, "calibration": "mixture", "confidence": TOP_K}, "rule reasc"),
         ({"rule": ASC}, "rule: "),
         ({"rule": "ascc"}, "'ascc'.*fixed_budget, asc, esc"),
         ({"rule": "bayesian_vote"}, "'bayesian_vote'.*fixed_budget, asc, esc"),
