@@ -24,8 +24,8 @@ def lazy_names(
     def get(name: str) -> Any:
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found = getattr(import_module(f"{package}.{module_of[name]}"), name)
-        setattr(sys.modules[package], name, found)
-        return found
+        attribute = getattr(import_module(f"{package}.{module_of[name]}"), name)
+        setattr(sys.modules[package], name, attribute)
+        return attribute
 
     return get, lambda: sorted({*vars(sys.modules[package]), *module_of})

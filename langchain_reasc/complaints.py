@@ -104,15 +104,15 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     the most similar one.
     """
     names = list(known)
-    same = [one for group in _OTHER_NAMES if name in group for one in group]
+    same = [candidate for group in _OTHER_NAMES if name in group for candidate in group]
     cutoff = (
         0.8 if same else 0.6
         # an option of another program is no typing error: "temperature" does not mean
         # "measure"
     )
-    alike = [one for one in same if one in names] or difflib.get_close_matches(
-        name, names, n=1, cutoff=cutoff
-    )
+    alike = [
+        candidate for candidate in same if candidate in names
+    ] or difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
     return alike[0] if alike else None
 
 
@@ -185,10 +185,10 @@ class Repeated:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for what, count in self._counts.items():
+        for text, count in self._counts.items():
             if count > 1:
                 logger.warning(
-                    "%s: %d in all, of which the first was shown", what, count
+                    "%s: %d in all, of which the first was shown", text, count
                 )
 
 
@@ -211,14 +211,14 @@ def findings(
     suggest the nearest to an unknown.
     """
     by_place: dict[str, list[ErrorDetails]] = {}
-    for found in error.errors(include_url=False):
+    for detail in error.errors(include_url=False):
         path = takewhile(
-            lambda part: not _UNION_MEMBER.fullmatch(str(part)), found["loc"]
+            lambda part: not _UNION_MEMBER.fullmatch(str(part)), detail["loc"]
         )
         where = "".join(
             f"[{part}]" if isinstance(part, int) else f".{part}" for part in path
         ).lstrip(".")
-        by_place.setdefault(where or whole, []).append(found)
+        by_place.setdefault(where or whole, []).append(detail)
     return [
         _finding(where, several, values, names) for where, several in by_place.items()
     ]
@@ -228,9 +228,9 @@ def _finding(
     where: str, errors: "list[ErrorDetails]", values: bool, names: Iterable[str]
 ) -> str:
     first = errors[0]
-    own = first.get("ctx", {}).get("error")
-    if isinstance(own, ConfigurationError):
-        return str(own)
+    own_error = first.get("ctx", {}).get("error")
+    if isinstance(own_error, ConfigurationError):
+        return str(own_error)
     if first["type"] == "extra_forbidden":
         hint = f"; {suggestion(str(first['loc'][-1]), names)}" if names else ""
         return f"{where} is unknown{hint}"
@@ -251,7 +251,7 @@ def _shortened(value: str) -> str:
 
 
 def _text_of(errors: "list[ErrorDetails]") -> str:
-    messages = [found["msg"].removeprefix("Value error, ") for found in errors]
+    messages = [detail["msg"].removeprefix("Value error, ") for detail in errors]
     expected = [
         message.removeprefix(_BE) for message in messages if message.startswith(_BE)
     ]

@@ -283,12 +283,12 @@ def is_control_flow(error: BaseException) -> bool:
 
 def root_of(error: BaseException) -> BaseException:
     """Return the first error in an error's chain of causes."""
-    seen = [error]
+    chain = [error]
     while (
-        cause := seen[-1].__cause__ or seen[-1].__context__
-    ) is not None and cause not in seen:
-        seen.append(cause)
-    return seen[-1]
+        cause := chain[-1].__cause__ or chain[-1].__context__
+    ) is not None and cause not in chain:
+        chain.append(cause)
+    return chain[-1]
 
 
 def reason_of(error: BaseException) -> str:

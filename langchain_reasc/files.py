@@ -96,12 +96,12 @@ _TOO_DEEP: Final = f"it is nested more than {_DEEPEST} levels deep"
 
 def _depth(value: Any) -> int:
     depth, level = 0, [value]
-    while level := [one for one in level if isinstance(one, list | dict)]:
+    while level := [item for item in level if isinstance(item, list | dict)]:
         depth += 1
         level = [
             inner
-            for one in level
-            for inner in (one.values() if isinstance(one, dict) else one)
+            for item in level
+            for inner in (item.values() if isinstance(item, dict) else item)
         ]
     return depth
 

@@ -48,12 +48,12 @@ def traced_call(
 
     A public method that describes a call would replace this.
     """
-    given = dict(arguments)
-    stop = given.pop("stop", None)
-    structured = given.pop("ls_structured_output_format", None) or given.pop(
+    settings = dict(arguments)
+    stop = settings.pop("stop", None)
+    structured = settings.pop("ls_structured_output_format", None) or settings.pop(
         "structured_output_format", None
     )
-    params = model._get_invocation_params(stop=stop, **given)
+    params = model._get_invocation_params(stop=stop, **settings)
     started = {
         "serialized": model._serialized,
         "messages": [_format_for_tracing(list(messages))],
@@ -61,7 +61,7 @@ def traced_call(
         "options": {"stop": stop, **_format_ls_structured_output(structured)},
         "batch_size": 1,
     }
-    metadata = model._get_ls_params_with_defaults(stop=stop, **given)
+    metadata = model._get_ls_params_with_defaults(stop=stop, **settings)
     return TracedCall(
         {**metadata}, _filter_invocation_params_for_tracing(params), started
     )

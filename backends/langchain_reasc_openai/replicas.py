@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.rate_limiters import BaseRateLimiter
 from langchain_reasc_backend.bridge import Start
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from langchain_reasc.answers import UnknownFinish, finish_of
 from langchain_reasc.exceptions import SamplingError
@@ -176,13 +176,12 @@ class ReplicaPool:
                         chunk.generation_info
                         and FINISH_REASON in chunk.generation_info
                         and isinstance(schema, type)
+                        and issubclass(schema, BaseModel)
                     ):
-                        with suppress(
-                            ValidationError
-                        ):  # with_structured_output says what is missing
-                            chunk.message.additional_kwargs["parsed"] = (
-                                schema.model_validate_json(text)
-                            )  # type: ignore[attr-defined]
+                        # with_structured_output says what is missing.
+                        with suppress(ValidationError):
+                            parsed = schema.model_validate_json(text)
+                            chunk.message.additional_kwargs["parsed"] = parsed
                     chunk.message.response_metadata |= beside
                     beside.clear()
                     held.append(chunk)

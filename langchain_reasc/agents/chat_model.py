@@ -14,7 +14,7 @@ from collections.abc import (
 from contextlib import AsyncExitStack, ExitStack, aclosing, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -34,6 +34,7 @@ from langchain_reasc.agents.inner_model import (
     may_call_tools,
     requires_tool_call,
 )
+from langchain_reasc.agents.progress import progress_listener
 from langchain_reasc.agents.streaming import (
     RelayedChunks,
     RunManager,
@@ -51,6 +52,7 @@ from langchain_reasc.exceptions import SamplingError, Undecided
 from langchain_reasc.models.contract import USAGE_ESTIMATED
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.models.settings import bindable
+from langchain_reasc.models.usage import is_estimated, usage_of
 from langchain_reasc.models.wrappers import leaves
 from langchain_reasc.runnable.binding import (
     first_binding,
@@ -108,6 +110,16 @@ class ChatReASC(ChatModelAround):
         ``answer="message"`` for no other.
         """,
     )
+    usage: Literal["all", "winner"] = Field(
+        default="all",
+        description="""
+        Which tokens the message's ``usage_metadata`` has: of all samples, so that every
+        token is billed, or of the winning response alone, as without ReASC. Middleware
+        that reads there how long the conversation is, such as
+        ``SummarizationMiddleware``, needs ``"winner"``. The account
+        (``reasc["tokens"]``) always has all.
+        """,
+    )
     _call_budget: CallBudget | None = PrivateAttr(default=None)
     """The part of an agent's budget that a call may spend."""
     _bound_to_small: frozenset[str] = PrivateAttr(default=frozenset())
@@ -150,8 +162,9 @@ class ChatReASC(ChatModelAround):
             return model.with_structured_output(schema, **own)
 
         chain = inner.with_structured_output(schema, include_raw=include_raw, **kwargs)
+        voting = self._with_large(bound, chain)
         return replace_model(
-            chain, partial(self._with_large(bound, chain)._in_place_of, [schema])
+            chain, partial(voting._in_place_of, [schema], schema=schema)
         )
 
     def invoke(
@@ -251,7 +264,7 @@ class ChatReASC(ChatModelAround):
             return ChatResult(
                 generations=[
                     ChatGeneration(
-                        message=_own_message(blocking(solving.answer()), solving)
+                        message=self._message(blocking(solving.answer()), solving)
                     )
                 ]
             )
@@ -270,7 +283,7 @@ class ChatReASC(ChatModelAround):
             return ChatResult(
                 generations=[
                     ChatGeneration(
-                        message=_own_message(await solving.answer(), solving)
+                        message=self._message(await solving.answer(), solving)
                     )
                 ]
             )
@@ -289,7 +302,7 @@ class ChatReASC(ChatModelAround):
             relayed = _relayed(solving.question)
             with _inner_error(), closing(blocking_items(solving.stream())) as parts:
                 for part in parts:
-                    yield from _chunks(part, relayed, solving)
+                    yield from self._chunks(part, relayed, solving)
 
         return closed_with_call(chunks())
 
@@ -308,10 +321,59 @@ class ChatReASC(ChatModelAround):
             with _inner_error():
                 async with aclosing(solving.stream()) as parts:
                     async for part in parts:
-                        for chunk in _chunks(part, relayed, solving):
+                        for chunk in self._chunks(part, relayed, solving):
                             yield chunk
 
         return closed_with_call(chunks())
+
+    def _chunks(
+        self,
+        part: AIMessageChunk | ReASCResult,
+        relayed: RelayedChunks,
+        solving: Solving,
+    ) -> list[ChatGenerationChunk]:
+        """Return what is streamed of a part of a response, or of the result at the
+        end.
+        """
+        if isinstance(part, ReASCResult):
+            chunks = relayed.rest(self._message(part, solving))
+        else:
+            chunks = relayed.relay(part)
+            solving.question.passed_on |= bool(chunks)
+        return [ChatGenerationChunk(message=chunk) for chunk in chunks]
+
+    def _message(self, result: ReASCResult, solving: Solving) -> AIMessage:
+        """Return the winning message, with the usage that was asked for.
+
+        Raises:
+            Undecided: the vote abstains although a tool must be called. The caller
+                would repeat the call forever.
+        """
+        question = solving.question
+        if result.account.abstained and requires_tool_call(question.model.kwargs):
+            raise Undecided(
+                f"{result.doubt or 'the evidence is not sufficient'}, and an empty "
+                "message cannot call a tool, which is required here (tool_choice, or "
+                "structured output by a tool); the error's result has every response",
+                result,
+            )
+        message = result.message
+        metadata = without_token_usage(message.response_metadata)
+        usage = result.usage.bill
+        is_usage_estimated = result.usage.estimated
+        if self.usage == "winner":
+            prompt_tokens = question.request.estimated_prompt_tokens
+            usage = usage_of(result.winner, prompt_tokens)
+            is_usage_estimated = is_estimated(result.winner)
+        if is_usage_estimated:
+            metadata[USAGE_ESTIMATED] = True
+        return message.model_copy(
+            update={
+                "id": provider_id(message),
+                "response_metadata": metadata,
+                "usage_metadata": usage,
+            }
+        )
 
     async def _solving(
         self,
@@ -331,12 +393,14 @@ class ChatReASC(ChatModelAround):
         if stop is not None:
             arguments["stop"] = stop
         deserves_vote = self._deserves_vote(arguments)
-        not_for_large = {"temperature", "max_tokens", *self._bound_to_small}
-        of_large = {
+        for_large = {
             name: value
             for name, value in arguments.items()
-            if name not in not_for_large
+            if name not in self._bound_to_small
         }
+        for name in self._arguments.keys() - kwargs.keys() - {"stop"}:
+            # Set here, in place of what is set on the model inside.
+            for_large.pop(name, None)
         request = Request(
             self._voter,
             messages,
@@ -368,15 +432,19 @@ class ChatReASC(ChatModelAround):
         return await start(
             self._solver,
             request,
-            large_arguments=of_large,
+            large_arguments=for_large,
             deserves_vote=deserves_vote,
             budget=self._call_budget,
             live=live,
+            on_response=progress_listener(),
+            deserves_second_vote=self._acting_calls(arguments),
         )
 
     def _deserves_vote(self, arguments: dict[str, Any]) -> DeservesVote | None:
-        if self.when is not None:
-            return self.when
+        return self.when or self._acting_calls(arguments)
+
+    def _acting_calls(self, arguments: dict[str, Any]) -> DeservesVote | None:
+        """Return what puts calls of tools alone to the vote; None if all is."""
         if self._voter.extract.texts_vote or asks_for_structure(
             {**self._voter.model.kwargs, **arguments}
         ):
@@ -405,20 +473,22 @@ class ChatReASC(ChatModelAround):
         return made
 
     def _in_place_of(
-        self, tools: Sequence[Any], bound: Runnable[Any, Any]
+        self, tools: Sequence[Any], bound: Runnable[Any, Any], schema: Any = None
     ) -> Runnable[Any, Any]:
         """Return this model in place of the inner one, which is ``bound`` to tools or a
         schema.
         """
         if not isinstance(bound, RunnableBinding):
-            return self._around(tools, bound)
+            return self._around(tools, bound, schema)
         return RunnableBinding(
-            bound=self._around(tools, bound.bound),
+            bound=self._around(tools, bound.bound, schema),
             kwargs=dict(bound.kwargs),
             config=bound.config,
         )
 
-    def _around(self, tools: Sequence[Any], inner: Runnable[Any, Any]) -> "ChatReASC":
+    def _around(
+        self, tools: Sequence[Any], inner: Runnable[Any, Any], schema: Any
+    ) -> "ChatReASC":
         is_own = any(inner is leaf.model for leaf in leaves(self.sampled, {}))
         made = (
             self
@@ -428,19 +498,7 @@ class ChatReASC(ChatModelAround):
         made._call_budget = self._call_budget
         made._bound_to_small = self._bound_to_small
         made._asked = self._asked
-        return made._checking_calls(tools)
-
-
-def _chunks(
-    part: AIMessageChunk | ReASCResult, relayed: RelayedChunks, solving: Solving
-) -> list[ChatGenerationChunk]:
-    """Return what is streamed of a part of a response, or of the result at the end."""
-    if isinstance(part, ReASCResult):
-        chunks = relayed.rest(_own_message(part, solving))
-    else:
-        chunks = relayed.relay(part)
-        solving.question.passed_on |= bool(chunks)
-    return [ChatGenerationChunk(message=chunk) for chunk in chunks]
+        return made._checking_calls(tools)._held_to(schema)
 
 
 def _relayed(question: Question) -> RelayedChunks:
@@ -470,31 +528,6 @@ class ActingCalls:
         if first.tool_calls and not first.invalid_tool_calls:
             return any(call["name"] not in self.read_only for call in first.tool_calls)
         return self.texts or bool(first.invalid_tool_calls)
-
-
-def _own_message(result: ReASCResult, solving: Solving) -> AIMessage:
-    """Return the winning message with the usage of all samples.
-
-    Raises:
-        Undecided: the vote abstains although a tool must be called. The caller would
-            repeat the call forever.
-    """
-    message = result.message
-    if message.response_metadata["reasc"].get("abstained") and requires_tool_call(
-        solving.question.model.kwargs
-    ):
-        raise Undecided(
-            f"{result.doubt or 'the evidence is not sufficient'}, and an empty "
-            "message cannot call a tool, which is required here (tool_choice, or "
-            "structured output by a tool); the error's result has every response",
-            result,
-        )
-    metadata = without_token_usage(message.response_metadata)
-    if result.usage.estimated:
-        metadata[USAGE_ESTIMATED] = True
-    return message.model_copy(
-        update={"id": provider_id(message), "response_metadata": metadata}
-    )
 
 
 @contextmanager

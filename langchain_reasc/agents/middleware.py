@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 from contextlib import contextmanager
 from copy import copy
 from functools import partial
-from typing import Annotated, Any, Final, NotRequired, TypedDict, Unpack, cast
+from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict, Unpack, cast
 
 from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.messages import AIMessage
@@ -46,7 +46,13 @@ except ImportError as error:
 _REMEMBERED: Final = 1024  # steps of agents that failed and were not made again
 logger = logging.getLogger(__name__)
 
-When = Callable[[ModelRequest[Any], AIMessage], bool | Awaitable[bool]]
+When = (
+    Callable[[AIMessage], bool | Awaitable[bool]]
+    | Callable[[ModelRequest[Any], AIMessage], bool | Awaitable[bool]]
+)
+"""Whether a first response is put to the vote. A function of two arguments is given the
+request, too.
+"""
 
 
 class Spent(TypedDict, total=False):
@@ -243,6 +249,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         *,
         when: When | None = None,
         read_only: Collection[str] = (),
+        usage: Literal["all", "winner"] = "all",
         max_run_tokens: int | None = None,
         max_run_samples: int | None = None,
         max_run_seconds: float | None = None,
@@ -251,7 +258,8 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         """Check the options.
 
         Args:
-            when: takes the request and the first response, and returns whether to vote.
+            when: takes the first response, or the request and the first response, and
+                returns whether to vote. The larger model's response is not asked about.
                 None votes on every response that calls tools, and on structured output;
                 a response that is only text is then returned without a vote, unless
                 ``answer`` says where its answer is. An async function is awaited, and
@@ -260,6 +268,9 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
             read_only: names of tools that change nothing. A response that only calls
                 such tools is not voted on. A name that no tool of the agent has causes
                 a warning at the first step.
+            usage: which tokens the ``usage_metadata`` of a step's message has: of all
+                samples, or of the winning response alone, which
+                ``SummarizationMiddleware`` needs. A budget counts all in either case.
             max_run_tokens: prompt and generated tokens that the samples of a run may
                 cost.
             max_run_samples: samples that a run may launch.
@@ -283,6 +294,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
                 f"got {read_only!r}"
             )
         self._when, self._read_only = when, frozenset(read_only)
+        self._usage = usage
         self._seen: set[str] = set()
         self._budget = RunBudget(
             tokens=max_run_tokens, samples=max_run_samples, seconds=max_run_seconds
@@ -398,9 +410,12 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
     ) -> ModelRequest[Any]:
         """Return the request with a voting model, within the rest of the budget."""
         self._check_read_only(request.tools)
-        options = {**self._options}
+        options = {**self._options, "usage": self._usage}
         if self._when is not None:
-            options["when"] = partial(self._when, request)
+            options["when"] = self._when
+            if _takes_request(self._when):
+                when: Callable[..., Any] = self._when
+                options["when"] = partial(when, request)
         elif self._read_only and request.tools:
             options["when"] = ActingCalls(
                 self._read_only, self._texts_vote or request.response_format is not None
@@ -528,6 +543,22 @@ def _large_alone(model: BaseChatModel, options: Mapping[str, Any]) -> ChatReASC:
         alone = ChatReASC(**alone_options)
     alone._asked = "large"
     return alone
+
+
+def _takes_request(when: Callable[..., Any]) -> bool:
+    """Return whether a function takes the request before the first response."""
+    parameters = inspect.signature(when).parameters.values()
+    positional = [
+        parameter
+        for parameter in parameters
+        if parameter.kind
+        in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        and parameter.default is parameter.empty
+    ]
+    has_any = any(
+        parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters
+    )
+    return len(positional) > 1 or has_any
 
 
 def _binding_to(model: BaseChatModel, voting: ChatReASC) -> BaseChatModel:

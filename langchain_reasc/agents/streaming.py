@@ -131,8 +131,9 @@ class RelayedChunks:
 
     Usage is left out of them: it is reported once, for all samples. From the first call
     of a tool on, nothing is relayed: it is voted on first. Another response may then
-    win, so where tools may be called, its text alone is relayed before, and nothing
-    from the first part on that belongs to its calls, such as signed reasoning.
+    win, so where tools may be called, its text alone is relayed before: no reasoning
+    beside the text, which would stand in the winner's message, and nothing from the
+    first part on that belongs to its calls, such as signed reasoning.
     """
 
     def __init__(self, *, logprobs: bool, may_call: bool) -> None:
@@ -159,9 +160,10 @@ class RelayedChunks:
             update["response_metadata"] = {
                 name: metadata[name] for name in metadata.keys() & {"model_provider"}
             }
+            update["additional_kwargs"] = {}
         relayed = chunk.model_copy(update={"id": provider_id(chunk), **update})
-        said = relayed.content or relayed.additional_kwargs
-        if not (said or (relayed.response_metadata and not self._may_call)):
+        is_told = relayed.content or relayed.additional_kwargs
+        if not is_told and (self._may_call or not relayed.response_metadata):
             return []
         self._chunks.append(relayed)
         return [relayed]
@@ -192,14 +194,8 @@ class RelayedChunks:
             content = content and f"\n\n{content}"
         else:  # its indices must not be those of the blocks that were relayed
             content = [_moved(block, at) for at, block in enumerate(content, 1000)]
-        extras = {name for chunk in self._chunks for name in chunk.additional_kwargs}
-        left = {
-            "content": content,
-            "additional_kwargs": without(message.additional_kwargs, extras),
-        }
-        return message.model_copy(
-            update={**left, "id": self._chunks[0].id or message.id}
-        )
+        id = self._chunks[0].id or message.id
+        return message.model_copy(update={"content": content, "id": id})
 
 
 def _after(content: str | list[Any], shown: str) -> str | list[Any]:

@@ -70,9 +70,9 @@ class ToolVotes:
         check_options(self.tolerance, exclude_args=self.exclude_args)
         for name in self.normalize.values():
             if not callable(name) and name not in _NORMALIZERS:
-                known = ", ".join(_NORMALIZERS)
+                names = ", ".join(_NORMALIZERS)
                 raise ConfigurationError(
-                    f"normalize takes a function, or one of {known}, got {name!r}"
+                    f"normalize takes a function, or one of {names}, got {name!r}"
                 )
 
     def as_plain(self) -> dict[str, Any]:
@@ -94,17 +94,20 @@ class ToolVotes:
         ``filter.date``. Every name is accepted if a tool takes arguments that its
         schema does not name.
         """
-        known: list[str] = []
-        for tool, schema in schemas.items() if (given := list(self._named())) else ():
+        argument_names: list[str] = []
+        for tool, schema in schemas.items() if (options := list(self._named())) else ():
             if (names := arguments_in(schema)) is None:
                 return []
-            known += [*names, *(f"{tool}.{name}" for name in names)]
+            argument_names += [*names, *(f"{tool}.{name}" for name in names)]
         complaints = []
-        for option, name in given:
-            if not any(name == one or name.startswith(f"{one}.") for one in known):
+        for option, name in options:
+            if not any(
+                name == argument or name.startswith(f"{argument}.")
+                for argument in argument_names
+            ):
                 hint = (
                     f"; did you mean {meant!r}?"
-                    if (meant := nearest(name, known))
+                    if (meant := nearest(name, argument_names))
                     else ""
                 )
                 tools = ", ".join(sorted(schemas))
@@ -196,14 +199,14 @@ class ToolVotes:
         """
         if one == other or not self.tolerance:
             return one == other
-        calls, others = _calls_in(one), _calls_in(other)
-        if calls is None or others is None or len(calls) != len(others):
+        calls, other_calls = _calls_in(one), _calls_in(other)
+        if calls is None or other_calls is None or len(calls) != len(other_calls):
             return False
         agree = [
             [
                 call["name"] == another["name"]
                 and near(call["args"], another["args"], self.tolerance, call["name"])
-                for another in others
+                for another in other_calls
             ]
             for call in calls
         ]
@@ -212,14 +215,14 @@ class ToolVotes:
     def _compared(self, tool: str, value: Any, path: Path = ()) -> Any:
         """Return the arguments that count for the vote, with normalized strings."""
         if isinstance(value, Mapping):
-            inner = {str(key): (one, (*path, str(key))) for key, one in value.items()}
+            inner = {str(key): (item, (*path, str(key))) for key, item in value.items()}
             return {
-                key: self._compared(tool, *at)
-                for key, at in inner.items()
-                if not self._is_excluded(tool, at[1])
+                key: self._compared(tool, *place)
+                for key, place in inner.items()
+                if not self._is_excluded(tool, place[1])
             }
         if isinstance(value, list | tuple):
-            return [self._compared(tool, one, path) for one in value]
+            return [self._compared(tool, item, path) for item in value]
         if (
             isinstance(value, str)
             and (how := option_for(self.normalize, path, tool)) is not None
@@ -249,14 +252,14 @@ def arguments_of(answer: str) -> Mapping[str, str] | None:
     calls = _calls_in(answer)
     if calls is None:
         return None
-    found: dict[str, list[str]] = {}
+    by_tool: dict[str, list[str]] = {}
     for call in calls:
         for path, value in leaves(call["args"], (call["name"],), into_lists=True):
             if len(path) > 1:  # not that there are no arguments at all
-                found.setdefault(".".join(path), []).append(canonical(value))
+                by_tool.setdefault(".".join(path), []).append(canonical(value))
     return {
         name: values[0] if len(values) == 1 else canonical(sorted(values))
-        for name, values in found.items()
+        for name, values in by_tool.items()
     }
 
 

@@ -82,19 +82,19 @@ def letters_of(question: str) -> str:
     question = question[-4000:]
     listed = dict.fromkeys(match[1].upper() for match in _LISTED.finditer(question))
     listed |= dict.fromkeys(sign for sign in _CIRCLED if sign in question)
-    known = (
+    alphabets = (
         LATIN
         + "".join(language.letters for language in languages.LANGUAGES)
         + "".join(_CIRCLED)
     )
-    letters = [letter for letter in listed if letter in known]
+    letters = [letter for letter in listed if letter in alphabets]
     spaced = (
         re.findall(r"(?:(?<=[\s。？?:：])|\A)([^\W\d_])\s(?=\S)", question)
         if re.search("[\u3040-\u30ff]", question)
         else []
     )
     return "".join(
-        dict.fromkeys([*letters, *(letter for letter in spaced if letter in known)])
+        dict.fromkeys([*letters, *(letter for letter in spaced if letter in alphabets)])
     )
 
 
@@ -105,9 +105,9 @@ def chosen_letters(span: str, letters: str) -> str | None:
     text = without_closing_words(plain_text(without_markup(span)).strip(" .。!\"'"))
     text = without_markup(text).strip(" .。")
     several = re.split(r"\s*(?:,|;|&|\band\b|\bund\b|\by\b|\bet\b|、|と|和|и)\s*", text)
-    named = [_letter(part, letters) for part in several if part]
-    if named and all(named):
-        return ", ".join(sorted(set(filter(None, named))))
+    chosen = [_letter(part, letters) for part in several if part]
+    if chosen and all(chosen):
+        return ", ".join(sorted(set(filter(None, chosen))))
     match = _with_text(letters).match(text)
     if match is None or _OR.match(text, match.end()):
         return None
@@ -163,9 +163,9 @@ def _implied(text: str, letters: str) -> str | None:
         rf"(?i:\b(?:{_answer_nouns()}))\s+[(*]*({capital})(?![\w'’])(?!\s[a-z]+\s[a-z])",
         rf"\(({capital})\){_WRONG}",
     ):
-        found = list(re.finditer(pattern, text[-4000:], re.MULTILINE))
-        if found:
-            return str(next(filter(None, found[-1].groups()))).casefold()
+        matches = list(re.finditer(pattern, text[-4000:], re.MULTILINE))
+        if matches:
+            return str(next(filter(None, matches[-1].groups()))).casefold()
     return None
 
 
@@ -263,10 +263,10 @@ class LabelFinder:
         return self._labels.get(_folded(right), right)
 
     def _in_object(self, text: str) -> str | None:
-        if "{" not in text or (found := last_value(text[-TAIL:])) is None:
+        if "{" not in text or (last := last_value(text[-TAIL:])) is None:
             return None
         values = [
-            self._labels.get(_folded(str(value))) for _, value in leaves(found.value)
+            self._labels.get(_folded(str(value))) for _, value in leaves(last.value)
         ]
         labels = {value for value in values if value}
         return labels.pop() if len(labels) == 1 else None
@@ -316,11 +316,11 @@ class LabelFinder:
         folded = _folded(span)
         if label := self._labels.get(folded):
             return label
-        named = set()
+        labels = set()
         for match in self._pattern.finditer(folded):
             if not _DENIED_BEFORE.search(folded[: match.start()]):
-                named.add(self._labels[match[0]])
-        return named.pop() if len(named) == 1 else None
+                labels.add(self._labels[match[0]])
+        return labels.pop() if len(labels) == 1 else None
 
 
 def _folded(text: str) -> str:

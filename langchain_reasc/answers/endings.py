@@ -144,13 +144,13 @@ def says_nothing(message: AIMessage) -> bool:
     picture.
     """
     blocks = message.content if isinstance(message.content, list) else ()
-    others = [
+    other_blocks = [
         block
         for block in blocks
         if isinstance(block, dict) and block.get("type") not in _THOUGHT_OR_TEXT
     ]
     beside = not message.additional_kwargs.keys().isdisjoint(("audio", "function_call"))
-    if message.tool_calls or message.invalid_tool_calls or others or beside:
+    if message.tool_calls or message.invalid_tool_calls or other_blocks or beside:
         return False
     ending = ending_of(message)
     if ending in ("filtered", "malformed call"):
@@ -239,16 +239,16 @@ def without_reasoning(text: str) -> str | None:
 
 
 def _outside_tags(text: str) -> str | None:
-    kept: list[str] = []
-    closing, at = "", 0
+    pieces: list[str] = []
+    closing, position = "", 0
     for tag in _TAG.finditer(text):
         mark = tag[0].lower()
         if closing:
             if mark == closing:
-                closing, at = "", tag.end()
+                closing, position = "", tag.end()
         elif mark in _OPENINGS:
-            kept.append(text[at : tag.start()])
+            pieces.append(text[position : tag.start()])
             closing = _OPENINGS[mark]
         elif mark in _LONE:
-            kept, at = [], tag.end()
-    return None if closing else _FRAMES.sub("\n", "".join([*kept, text[at:]]))
+            pieces, position = [], tag.end()
+    return None if closing else _FRAMES.sub("\n", "".join([*pieces, text[position:]]))

@@ -176,13 +176,13 @@ def _compare_by_similarity(
         return directions[answer]
 
     def same(first: str, second: str) -> bool:
-        one, other = direction(first), direction(second)
-        if one.shape != other.shape or not one.size:
+        first_direction, second_direction = direction(first), direction(second)
+        if first_direction.shape != second_direction.shape or not first_direction.size:
             raise Unclear(
-                f"vectors of {one.size} and {other.size} usable entries cannot be "
+                f"vectors of {first_direction.size} and {second_direction.size} usable entries cannot be "
                 "compared"
             )
-        return bool(one @ other >= threshold - _ROUNDING)
+        return bool(first_direction @ second_direction >= threshold - _ROUNDING)
 
     return same
 
@@ -300,7 +300,9 @@ def read_verdict(reply: AIMessage) -> bool | None:
     ]
     verdicts = (_verdict_in(said) for said in stated if said)
     if (
-        verdict := next((one for one in verdicts if one is not None), None)
+        verdict := next(
+            (candidate for candidate in verdicts if candidate is not None), None
+        )
     ) is not None:
         return verdict
     lines = text.splitlines() or [""]
@@ -320,10 +322,10 @@ def _judge_name(judge: Any, prompt: str) -> str:
     """Return the name of a judge for messages and files: its model, and its prompt
     unless that is the default.
     """
-    other = (
+    prompt_name = (
         "" if prompt == JUDGE_PROMPT else f", prompt {zlib.crc32(prompt.encode()):08x}"
     )
-    return f"judge({_model_name(judge)}{other})"
+    return f"judge({_model_name(judge)}{prompt_name})"
 
 
 def by_judge(judge: Runnable[Any, Any] | None, prompt: str) -> Equivalence:
@@ -366,7 +368,7 @@ def _model_name(model: Any) -> str:
     while isinstance(model, RunnableBinding):
         model = model.bound
     if isinstance(model, BaseChatModel):
-        named = langsmith_params(model).get("ls_model_name")
+        name = langsmith_params(model).get("ls_model_name")
     else:
-        named = getattr(model, "model_name", None) or getattr(model, "model", None)
-    return named if isinstance(named, str) and named else type(model).__name__
+        name = getattr(model, "model_name", None) or getattr(model, "model", None)
+    return name if isinstance(name, str) and name else type(model).__name__

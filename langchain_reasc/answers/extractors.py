@@ -134,11 +134,11 @@ class Extractor:
         if not self.by_form:
             return {answer for answer in distinct if answer == label}
         responses = [self._response(answer) for answer in (*distinct, label)]
-        *others, labelled = joined(responses)
+        *answered, labelled = joined(responses)
         return {
             answer
-            for answer, other in zip(distinct, others, strict=True)
-            if other.answer == labelled.answer
+            for answer, response in zip(distinct, answered, strict=True)
+            if response.answer == labelled.answer
         }
 
     def _response(self, answer: str) -> Response:
@@ -147,11 +147,11 @@ class Extractor:
 
     def __or__(self, other: "Extractor") -> "Extractor":
         rest = self.otherwise | other if self.otherwise else other
-        own = self.name.split(" | ")[0]
+        own_name = self.name.split(" | ")[0]
         return replace(
             self,
             otherwise=rest,
-            name=f"{own} | {rest.name}",
+            name=f"{own_name} | {rest.name}",
             over_tool_calls=self.over_tool_calls or other.over_tool_calls,
             blocks=self.blocks or other.blocks,
             equivalence=self.equivalence or other.equivalence,
@@ -278,9 +278,9 @@ def message_extractor(
         find: message -> answer, or None.
         name: the name shown in messages; None for the function's.
     """
-    found = partial(_unless_cut_off, find)
+    find_whole = partial(_unless_cut_off, find)
     return Extractor(
-        found,
+        find_whole,
         name or _name_of(find),
         over_tool_calls=True,
         reads_message=True,
@@ -347,12 +347,12 @@ def matching(pattern: str) -> Extractor:
         matches = deque(compiled.finditer(text, timeout=_PATTERN_SECONDS), maxlen=1)
         if not matches:
             return None
-        found = matches.pop()
-        group = found[1] if compiled.groups else found[0]
+        match = matches.pop()
+        group = match[1] if compiled.groups else match[0]
         # A match is an explicit answer if it has words or marks around its group, and
         # ends before the text does.
-        cued = found.end() < len(text) and re.search(
-            r"\w|#", found[0].replace(group or "", "", 1)
+        cued = match.end() < len(text) and re.search(
+            r"\w|#", match[0].replace(group or "", "", 1)
         )
         return group if cued or not cut_off else None
 
@@ -406,14 +406,14 @@ def json_object(
         ConfigurationError: a tolerance is not a distance, a single string is given
             where several are expected, or the schema is unknown.
     """
-    given: Any = {
+    options: Any = {
         "by_field": by_field,
         "leave_out": leave_out,
         "voted": voted,
         "schema": schema,
         "check": check,
     }
-    votes = ObjectVotes(tolerance=tolerance or {}, **given)
+    votes = ObjectVotes(tolerance=tolerance or {}, **options)
     return Extractor(
         votes.in_text,
         str(votes),
@@ -475,8 +475,8 @@ def free_text(
     Example:
         >>> reasc = ReASCRunnable(model=llm, answer=free_text(judge=small_llm))
     """
-    given = {"same": same, "embeddings": embeddings, "judge": judge}
-    kinds = [kind for kind, one in given.items() if one is not None]
+    comparisons = {"same": same, "embeddings": embeddings, "judge": judge}
+    kinds = [kind for kind, comparison in comparisons.items() if comparison is not None]
     if len(kinds) != 1:
         raise ConfigurationError(
             "free_text needs exactly one of same=, embeddings= and judge= to compare "

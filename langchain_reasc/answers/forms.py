@@ -90,8 +90,8 @@ def equivalent(answer: str | None, other: str | None) -> bool:
 
 
 def _form_of_line(line: str) -> Form:
-    for read in _READERS:
-        if form := read(line):
+    for reader in _READERS:
+        if form := reader(line):
             return form
     return _as_text(line)
 
@@ -310,9 +310,9 @@ class _Quantity:
 
 
 def _quantity(line: str) -> Form | None:
-    if read := _read_quantity(line):
-        shown = line if read.weaker else read.key
-        return Form(shown, read.key, read.weaker)
+    if quantity := _read_quantity(line):
+        spelling = line if quantity.weaker else quantity.key
+        return Form(spelling, quantity.key, quantity.weaker)
     return _sum(line)
 
 
@@ -434,10 +434,10 @@ def _share(value: Fraction, after: str) -> _Quantity | None:
 
 
 def _is_noun(text: str) -> bool:
-    counted, _, span = text.casefold().partition(" per ")
-    if not _NOUN.fullmatch(counted) or (span and not span.isalpha()):
+    noun, _, span = text.casefold().partition(" per ")
+    if not _NOUN.fullmatch(noun) or (span and not span.isalpha()):
         return False
-    words = re.split(r"[ '-]", counted)
+    words = re.split(r"[ '-]", noun)
     return _NOT_A_NOUN.isdisjoint(words) and all(
         len(word) > 1 or is_unspaced(word[0]) for word in words
     )
@@ -794,7 +794,7 @@ def _as_sql(text: str) -> Form:
     line = " ".join(text.split())
     pieces = _QUOTED.split(line)
     folded = "".join(
-        piece if at % 2 else piece.casefold() for at, piece in enumerate(pieces)
+        piece if index % 2 else piece.casefold() for index, piece in enumerate(pieces)
     )
     return Form(line, folded.rstrip(" ;."), kind="code")
 

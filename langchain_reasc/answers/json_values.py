@@ -96,8 +96,8 @@ def field_of_last_object(text: str, path: str, *, cut_off: bool = False) -> str 
     if f'"{keys[0]}"' not in text:
         return None
     fields = (
-        _descend(found.value, keys)
-        for found in _values_backwards(text, cut_off, lists=False)
+        _descend(item.value, keys)
+        for item in _values_backwards(text, cut_off, lists=False)
     )
     value = next((value for value in fields if value is not _ABSENT), None)
     if value is None or isinstance(value, str):
@@ -163,11 +163,11 @@ def _pairs(text: str, lists: bool) -> tuple[list[tuple[int, int, int]], int]:
     pairs: list[tuple[int, int, int]] = []
     stack: list[tuple[str, int]] = []
     heights = [0]
-    at = 0
+    position = 0
     while token := (_TOKEN if stack else _OPENING).search(
-        text, at
+        text, position
     ):  # outside of values a quotation mark is prose
-        at, mark = token.end(), token[0]
+        position, mark = token.end(), token[0]
         if mark in _CLOSING:
             stack.append((mark, token.start()))
             heights.append(0)
@@ -176,7 +176,7 @@ def _pairs(text: str, lists: bool) -> tuple[list[tuple[int, int, int]], int]:
             height = heights.pop() + 1
             heights[-1] = max(heights[-1], height)
             if lists or mark == "}":
-                pairs.append((start, at, height))
+                pairs.append((start, position, height))
     begun = (
         start
         for mark, start in stack
@@ -336,10 +336,16 @@ def check_options(tolerance: Mapping[str, float], **names: object) -> None:
         ConfigurationError: a tolerance is not a distance, or a single string is given
             instead of several names.
     """
-    for option, given in names.items():
-        several = given.values() if isinstance(given, Mapping) else [given]
+    for option, option_value in names.items():
+        several = (
+            option_value.values()
+            if isinstance(option_value, Mapping)
+            else [option_value]
+        )
         if any(isinstance(one, str) for one in several):
-            raise ConfigurationError(f"{option} must be a list of names, got {given!r}")
+            raise ConfigurationError(
+                f"{option} must be a list of names, got {option_value!r}"
+            )
     for name, distance in tolerance.items():
         if (
             isinstance(distance, bool)

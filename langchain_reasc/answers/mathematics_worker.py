@@ -38,11 +38,11 @@ def main() -> None:
                 3 * float(sys.argv[1]), exit=True, file=nowhere
             )
             try:
-                found = canonical(json.loads(line))
+                form = canonical(json.loads(line))
             except Exception:  # not a formula, or sympy cannot
-                found = None
+                form = None
             faulthandler.cancel_dump_traceback_later()
-            print(json.dumps(found), file=out, flush=True)
+            print(json.dumps(form), file=out, flush=True)
 
 
 def canonical(formula: str) -> str | None:
@@ -80,33 +80,33 @@ def _as_set(parts: list[str]) -> str | None:
 def _split(text: str) -> list[str]:
     """Split at commas that are outside of brackets."""
     parts, depth, start = [], 0, 0
-    for at, sign in enumerate(text):
+    for index, sign in enumerate(text):
         depth += (sign in "([{") - (sign in ")]}")
         if depth < 0:
             return [text]
         if sign == "," and depth == 0:
-            parts.append(text[start:at])
-            start = at + 1
-    return [part for one in [*parts, text[start:]] if (part := one.strip())]
+            parts.append(text[start:index])
+            start = index + 1
+    return [part for piece in [*parts, text[start:]] if (part := piece.strip())]
 
 
 def _parsed(text: str) -> Any:
     from math_verify import parse
     from math_verify.parser import LatexExtractionConfig
 
-    found = parse(
+    parsed = parse(
         f"${text}$",
         [LatexExtractionConfig()],
         fallback_mode="no_fallback",
         parsing_timeout=0,
     )
-    return found[0] if found else None
+    return parsed[0] if parsed else None
 
 
-def _spelling(found: Any) -> str | None:
+def _spelling(expression: Any) -> str | None:
     import sympy
 
-    if found is None:
+    if expression is None:
         return None
     spelled: dict[type, Callable[[Any], str | None]] = {
         sympy.MatrixBase: _spelled_matrix,
@@ -115,7 +115,9 @@ def _spelling(found: Any) -> str | None:
             relation.doit().canonical
         ),
         sympy.FiniteSet: lambda several: (
-            "{" + ",".join(sorted(str(_spelling(one)) for one in several.args)) + "}"
+            "{"
+            + ",".join(sorted(str(_spelling(element)) for element in several.args))
+            + "}"
         ),
         sympy.Interval: _spelled_interval,
         sympy.Union: lambda union: "u".join(
@@ -126,9 +128,9 @@ def _spelling(found: Any) -> str | None:
         ),
     }
     spell = next(
-        (spell for kind, spell in spelled.items() if isinstance(found, kind)), None
+        (spell for kind, spell in spelled.items() if isinstance(expression, kind)), None
     )
-    return spell(found) if spell else str(found).replace(" ", "")
+    return spell(expression) if spell else str(expression).replace(" ", "")
 
 
 def _spelled_matrix(matrix: Any) -> str:

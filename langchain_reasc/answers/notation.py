@@ -146,19 +146,19 @@ def _unwrapped(text: str) -> str:
     """
     if not _WRAPPER.search(text):
         return text
-    kept: list[str] = []
+    pieces: list[str] = []
     dropped: list[bool] = []  # for each open brace, whether it goes with its command
-    at = 0
+    position = 0
     wrapped = {command.end(): command.start() for command in _WRAPPER.finditer(text)}
     for brace in _BRACE.finditer(text):
         start = wrapped.get(brace.start())
-        kept.append(text[at : brace.start() if start is None else start])
-        at = brace.end()
+        pieces.append(text[position : brace.start() if start is None else start])
+        position = brace.end()
         if brace[0] == "{":
             dropped.append(start is not None)
         is_dropped = start is not None or (
             brace[0] == "}" and bool(dropped) and dropped.pop()
         )
         if not is_dropped:
-            kept.append(brace[0])
-    return "".join([*kept, text[at:]])
+            pieces.append(brace[0])
+    return "".join([*pieces, text[position:]])

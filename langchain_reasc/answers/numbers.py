@@ -140,8 +140,8 @@ def _decimal(match: re.Match[str]) -> Fraction | None:
 
 def _in_words(text: str) -> Number | None:
     """Read a number in English words, up to the thousands."""
-    if one := _A_DOZEN.match(text):
-        return Number(Fraction(1), one.end())
+    if dozen := _A_DOZEN.match(text):
+        return Number(Fraction(1), dozen.end())
     match = _WORDS.match(text)
     if match is None:
         return None

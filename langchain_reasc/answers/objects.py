@@ -109,8 +109,8 @@ class ObjectVotes:
             f"check={getattr(self.check, '__name__', 'unnamed')}": self.check
             is not None,
         }
-        shown = ", ".join(option for option, is_given in options.items() if is_given)
-        return f"json({shown})" if shown else "json"
+        names = ", ".join(option for option, is_given in options.items() if is_given)
+        return f"json({names})" if names else "json"
 
     @property
     def name(self) -> str | None:
@@ -132,8 +132,8 @@ class ObjectVotes:
         """Return the last object or list in a text as an answer, or None if there is
         none or it is refused.
         """
-        found = last_value(text, cut_off=cut_off)
-        return None if found is None else self.answer(found.value)
+        last = last_value(text, cut_off=cut_off)
+        return None if last is None else self.answer(last.value)
 
     def in_calls(self, calls: list[ToolCall]) -> dict[str, Any] | None:
         """Return the object in calls that are structured output by function calling, or
@@ -150,9 +150,9 @@ class ObjectVotes:
         """Return a value as canonical JSON without the fields that are left out, or
         None if it is refused.
         """
-        found = self.validated(value)
+        validated = self.validated(value)
         try:
-            return None if found is None else self.spelled(found)
+            return None if validated is None else self.spelled(validated)
         except RecursionError:
             return None
 
@@ -194,11 +194,13 @@ class ObjectVotes:
             adapter_of(self.schema).validate_python(value)
         except ValidationError as error:
             missing = {
-                str(one["loc"][-1]).casefold()
-                for one in error.errors()
-                if one["type"] == "missing"
+                str(finding["loc"][-1]).casefold()
+                for finding in error.errors()
+                if finding["type"] == "missing"
             }
-            only_missing = all(one["type"] == "missing" for one in error.errors())
+            only_missing = all(
+                finding["type"] == "missing" for finding in error.errors()
+            )
             return only_missing and missing <= self._left_out
         except Exception:  # a validator of the user's may raise anything
             return False
@@ -208,11 +210,11 @@ class ObjectVotes:
         """Validate an object or a list and fill in defaults; return None if the schema
         or the check refuses it.
         """
-        found = self._as_schema_has_it(value)
+        typed = self._as_schema_has_it(value)
         try:
             return (
-                found
-                if found is None or self.check is None or self.check(found.full)
+                typed
+                if typed is None or self.check is None or self.check(typed.full)
                 else None
             )
         except Exception:  # a check of the user's may raise anything
@@ -231,12 +233,12 @@ class ObjectVotes:
             )
         adapter = adapter_of(self.schema)
         try:
-            made = adapter.validate_python(value)
+            instance = adapter.validate_python(value)
             full = adapter.dump_python(
-                made, mode="json", by_alias=True, round_trip=True
+                instance, mode="json", by_alias=True, round_trip=True
             )
             return (
-                ValidObject(full, comparable(adapter, made))
+                ValidObject(full, comparable(adapter, instance))
                 if isinstance(full, dict | list)
                 else None
             )
@@ -255,15 +257,19 @@ class ObjectVotes:
     def compared(self, value: Any, path: Path = ()) -> Any:
         """Return a value without the fields that are left out of the vote."""
         if isinstance(value, dict):
-            kept = {
-                key: one
-                for key, one in value.items()
+            compared = {
+                key: item
+                for key, item in value.items()
                 if not self.is_left_out((*path, key))
             }
-            kept = value if not kept and not path else kept  # it is all there is
-            return {key: self.compared(one, (*path, key)) for key, one in kept.items()}
+            compared = (
+                value if not compared and not path else compared
+            )  # it is all there is
+            return {
+                key: self.compared(item, (*path, key)) for key, item in compared.items()
+            }
         return (
-            [self.compared(one, path) for one in value]
+            [self.compared(item, path) for item in value]
             if isinstance(value, list)
             else value
         )
@@ -338,8 +344,8 @@ def _full_value(
     """
     old: Structure | None = votes.in_calls(message.tool_calls)
     new = parsed_value(answer)
-    if old is None and (found := last_value(str(message.text))):
-        old = found.value
+    if old is None and (last := last_value(str(message.text))):
+        old = last.value
     valid = None if old is None or new is None else votes.validated(old)
     merged = None if valid is None else votes.validated(_merged(valid.full, new, votes))
     return None if merged is None or votes.spelled(merged) != answer else merged.full
@@ -351,23 +357,23 @@ def _merged(old: Any, new: Any, votes: ObjectVotes, path: Path = ()) -> Any:
         return old
     if not isinstance(old, dict) or not isinstance(new, dict):
         return new
-    kept = {
-        key: one
-        for key, one in old.items()
+    merged = {
+        key: item
+        for key, item in old.items()
         if key in new or votes.is_left_out((*path, key))
     }
     changed = {
-        key: _merged(old[key], one, votes, (*path, key)) if key in old else one
-        for key, one in new.items()
+        key: _merged(old[key], item, votes, (*path, key)) if key in old else item
+        for key, item in new.items()
     }
-    return kept | changed  # in the order of the old one
+    return merged | changed  # in the order of the old one
 
 
 def _update_of_text(message: AIMessage, value: Structure) -> dict[str, Any] | None:
     blocks = (
         [message.content] if isinstance(message.content, str) else list(message.content)
     )
-    for at, block in reversed(list(enumerate(blocks))):
+    for index, block in reversed(list(enumerate(blocks))):
         text = (
             block
             if isinstance(block, str)
@@ -375,13 +381,13 @@ def _update_of_text(message: AIMessage, value: Structure) -> dict[str, Any] | No
             if block.get("type") == "text"
             else None
         )
-        if isinstance(text, str) and (found := last_value(text)):
+        if isinstance(text, str) and (last := last_value(text)):
             text = (
-                text[: found.start]
+                text[: last.start]
                 + json.dumps(value, ensure_ascii=False)
-                + text[found.end :]
+                + text[last.end :]
             )
-            blocks[at] = text if isinstance(block, str) else {**block, "text": text}
+            blocks[index] = text if isinstance(block, str) else {**block, "text": text}
             return {
                 "content": blocks[0] if isinstance(message.content, str) else blocks
             }
@@ -421,11 +427,11 @@ def _with_argument(call: Mapping[str, Any], value: dict[str, Any]) -> dict[str, 
     if isinstance(function := call.get("function"), Mapping):
         return {**call, "function": _with_argument(function, value)}
     # Anthropic, also streamed, LangChain, OpenAI
-    given = [
+    names = [
         name for name in ("input", "partial_json", "args", "arguments") if name in call
     ]
     text = json.dumps(value, ensure_ascii=False)
     return {
         **call,
-        **{name: text if isinstance(call[name], str) else value for name in given},
+        **{name: text if isinstance(call[name], str) else value for name in names},
     }

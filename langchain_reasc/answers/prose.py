@@ -71,13 +71,13 @@ def _goes_on(text: str, full_stop: re.Match[str]) -> bool:
 
 def sentences(text: str) -> list[str]:
     """Cut a paragraph into sentences."""
-    found = []
+    cut = []
     while text:
         end, mark = sentence_end(text)
         if sentence := text[: end + len(mark)].strip():
-            found.append(sentence)
+            cut.append(sentence)
         text = text[end + max(len(mark), 1) :]
-    return found
+    return cut
 
 
 # Blocks: lists, code, objects
@@ -160,9 +160,9 @@ def paragraphs(text: str) -> list[Paragraph]:
     """
     offset = max(0, len(text) - TAIL)
     pieces = _fenced(text[offset:]) or _pieces(text[offset:])
-    for at, piece in enumerate(pieces):
-        if at and _FAREWELL.match(piece.text):
-            pieces = pieces[:at]
+    for index, piece in enumerate(pieces):
+        if index and _FAREWELL.match(piece.text):
+            pieces = pieces[:index]
             break
     while len(pieces) > 1 and _is_talk(pieces[-1].text):
         pieces.pop()

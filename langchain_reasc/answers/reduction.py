@@ -85,9 +85,9 @@ def without_head(text: str, question: str) -> str:
     if match is None:
         return text
     head = match["head"].casefold()
-    asked = question.casefold()
+    folded_question = question.casefold()
     is_known = all(
-        word in _HEADS or re.search(rf"\b{re.escape(word[:5])}", asked)
+        word in _HEADS or re.search(rf"\b{re.escape(word[:5])}", folded_question)
         for word in head.split()
     )
     return match["rest"] if is_known or head in _PHRASES else text

@@ -75,37 +75,37 @@ def schemas_of(tools: Any) -> dict[str, Schema]:
         The schemas. A tool without a schema has ``{}``, and a provider's tool whose
         calls have an unknown name has ``{}`` under :data:`ANY_TOOL`.
     """
-    found: dict[str, Schema] = {}
+    schemas: dict[str, Schema] = {}
     for tool in (
         tools if isinstance(tools, Sequence) and not isinstance(tools, str) else [tools]
     ):
         if isfunction(tool) or isinstance(tool, type):
-            found.update([_schema_of_code(tool)])
+            schemas.update([_schema_of_code(tool)])
         elif (declared := _gemini_functions(tool)) is None:
-            found.update([_named_schema(tool)])
+            schemas.update([_named_schema(tool)])
         else:
-            found.update(
+            schemas.update(
                 (name, _in_json_schema(schema))
                 for name, schema in map(_named_schema, declared)
             )
-    return found
+    return schemas
 
 
 def text_schema_of(arguments: Mapping[str, Any]) -> Schema | None:
     """Return the schema that a model call's arguments ask the text to follow, or None."""
     for name in STRUCTURE:
-        if (given := arguments.get(name)) is None:
+        if (structure := arguments.get(name)) is None:
             continue
-        if isinstance(given, type) and issubclass(given, BaseModel):
-            return given
-        given = unwrapped(given, ("format", "json_schema", "schema"))
-        if not isinstance(given, Mapping):
+        if isinstance(structure, type) and issubclass(structure, BaseModel):
+            return structure
+        structure = unwrapped(structure, ("format", "json_schema", "schema"))
+        if not isinstance(structure, Mapping):
             continue
-        if given.keys() & {"properties", "$ref"} or given.get("type") in (
+        if structure.keys() & {"properties", "$ref"} or structure.get("type") in (
             "object",
             "array",
         ):
-            return dict(_in_json_schema(given))
+            return dict(_in_json_schema(structure))
     return None
 
 
@@ -115,7 +115,11 @@ def unwrapped(schema: Any, around: Sequence[str] = _AROUND) -> Any:
     """
     while isinstance(schema, Mapping):
         inner = next(
-            (one for name in around if isinstance(one := schema.get(name), Mapping)),
+            (
+                candidate
+                for name in around
+                if isinstance(candidate := schema.get(name), Mapping)
+            ),
             None,
         )
         if inner is None:
@@ -174,12 +178,13 @@ def _class_of_arguments(tool: Any) -> type[BaseModel] | None:
         with suppress(Exception):  # such as a function without a description
             tool = StructuredTool.from_function(tool)
     schema: Any = tool.args_schema if isinstance(tool, BaseTool) else tool
-    given: Any = tool.tool_call_schema if isinstance(tool, BaseTool) else tool
+    call_schema: Any = tool.tool_call_schema if isinstance(tool, BaseTool) else tool
     if not all(
-        isinstance(one, type) and issubclass(one, BaseModel) for one in (schema, given)
+        isinstance(kind, type) and issubclass(kind, BaseModel)
+        for kind in (schema, call_schema)
     ):
         return None
-    injected = frozenset(schema.model_fields.keys() - given.model_fields.keys())
+    injected = frozenset(schema.model_fields.keys() - call_schema.model_fields.keys())
     return _without_fields(schema, injected) if injected else schema
 
 
@@ -199,8 +204,10 @@ def _gemini_functions(tool: Any) -> list[Any] | None:
         if isinstance(declared, Sequence):
             dumped = {"mode": "json", "exclude_none": True}
             return [
-                one.model_dump(**dumped) if hasattr(one, "model_dump") else one
-                for one in declared
+                declaration.model_dump(**dumped)
+                if hasattr(declaration, "model_dump")
+                else declaration
+                for declaration in declared
             ]
     return None
 
@@ -295,15 +302,15 @@ def arguments_in(schema: Schema) -> list[str] | None:
     schema does not list them.
     """
     try:
-        held = adapter_of(schema).json_schema() if isinstance(schema, type) else schema
+        plain = adapter_of(schema).json_schema() if isinstance(schema, type) else schema
     except (
         Exception
     ):  # it has a type of the user's own that JSON schema knows nothing of
         return None
-    properties = held.get("properties")
+    properties = plain.get("properties")
     return (
         list(properties)
-        if isinstance(properties, Mapping) and not held.get("additionalProperties")
+        if isinstance(properties, Mapping) and not plain.get("additionalProperties")
         else None
     )
 
@@ -490,10 +497,10 @@ def _written(schema: Mapping[str, Any]) -> str:
 
 @lru_cache(maxsize=256)
 def _checker(schema: str, *, exact: bool = False) -> _Checker:
-    held = json.loads(schema)
+    plain = json.loads(schema)
     if '"unevaluatedProperties"' in schema and '"patternProperties"' in schema:
         return _Checker(
-            held,
+            plain,
             why_not="unevaluatedProperties beside patternProperties may take for ever",
         )
     from jsonschema import (
@@ -502,10 +509,10 @@ def _checker(schema: str, *, exact: bool = False) -> _Checker:
     from jsonschema.validators import validator_for
     from referencing import Registry
 
-    kind = _bounded(validator_for(held, default=Draft202012Validator), exact)
-    held = json.loads(schema, object_hook=_without_dialect)
+    kind = _bounded(validator_for(plain, default=Draft202012Validator), exact)
+    plain = json.loads(schema, object_hook=_without_dialect)
     return _Checker(
-        held, kind(held, registry=Registry())
+        plain, kind(plain, registry=Registry())
     )  # which fetches nothing from anywhere
 
 
@@ -551,9 +558,9 @@ def _bounded(kind: Any, exact: bool) -> Any:
         if (patterns := schema.get("patternProperties")) and isinstance(instance, dict):
             schema = {**schema, "patternProperties": {}}
             instance = {
-                key: one
-                for key, one in instance.items()
-                if not any(_matches(each, key) for each in patterns)
+                key: item
+                for key, item in instance.items()
+                if not any(_matches(pattern_text, key) for pattern_text in patterns)
             }
         return kind.VALIDATORS["additionalProperties"](
             validator, given, instance, schema
@@ -571,27 +578,27 @@ def _bounded(kind: Any, exact: bool) -> Any:
     def unique_items(
         validator: Any, given: Any, instance: Any, schema: Any
     ) -> Iterator[Refusal]:
-        seen: set[str] = set()
+        spellings: set[str] = set()
         for item in (
             instance if exact and given is True and isinstance(instance, list) else ()
         ):
             _deadline.check()
-            if (spelled := canonical(item)) in seen:
+            if (spelled := canonical(item)) in spellings:
                 yield Refusal(f"{item!r} is repeated")
-            seen.add(spelled)
+            spellings.add(spelled)
 
     def is_boolean(_: Any, value: Any) -> bool:
         _deadline.check()
         return isinstance(value, bool)
 
-    own = {
+    keywords = {
         "pattern": pattern,
         "patternProperties": pattern_properties,
         "additionalProperties": additional_properties,
         "multipleOf": multiple_of,
         "uniqueItems": unique_items,
     }
-    checks = {**kind.VALIDATORS, **own}
+    checks = {**kind.VALIDATORS, **keywords}
     types = kind.TYPE_CHECKER.redefine(
         "boolean", is_boolean
     )  # it is asked of each unevaluated part
@@ -603,12 +610,12 @@ def _bounded(kind: Any, exact: bool) -> Any:
 
 
 def _in_time(word: str, check: Callable[..., Any]) -> Callable[..., Any]:
-    wanted = _WANTED.get(word)
+    expected = _WANTED.get(word)
 
     def check_in_time(validator: Any, given: Any, instance: Any, schema: Any) -> Any:
         _deadline.check()
-        if wanted and (
-            type(given) not in wanted or (given == [] and word != "required")
+        if expected and (
+            type(given) not in expected or (given == [] and word != "required")
         ):
             raise TypeError(f"{word} cannot be {given!r}")
         return check(validator, given, instance, schema)
@@ -699,13 +706,13 @@ class _ValueReader:
             schemas = chain(
                 schema.get("prefixItems") or (), repeat(schema.get("items"))
             )
-            read = [
-                self.read_value(one, of)
-                for one, of in zip(value, schemas, strict=False)
+            items = [
+                self.read_value(item, of)
+                for item, of in zip(value, schemas, strict=False)
             ]
             if not (self.formats and schema.get("uniqueItems") is True):
-                return read
-            unique = {canonical(one): one for one in read}  # a set
+                return items
+            unique = {canonical(item): item for item in items}  # a set
             return [unique[spelled] for spelled in sorted(unique)]
         value = _converted(value, schema)
         return (
@@ -730,14 +737,14 @@ class _ValueReader:
         return value
 
     def _read_object(self, value: dict[str, Any], schema: Mapping[str, Any]) -> Any:
-        properties, others = (
+        properties, other_properties = (
             schema.get("properties"),
             schema.get("additionalProperties"),
         )
         properties = properties if isinstance(properties, dict) else {}
         full = {
-            key: self.read_value(one, properties.get(key, others))
-            for key, one in value.items()
+            key: self.read_value(item, properties.get(key, other_properties))
+            for key, item in value.items()
         }
         for key, of in properties.items() if self.defaults else ():
             for holder in (of, _resolved(of, self.checker.schema)):
@@ -751,12 +758,17 @@ class _ValueReader:
         """Read a value by the first branch that accepts it, or else by the first that
         accepts it after reading.
         """
-        fitting = [one for one in branches if self.checker.takes(value, one)]
-        read = (
-            (one, self.read_value(value, one, around)) for one in fitting or branches
+        fitting = [branch for branch in branches if self.checker.takes(value, branch)]
+        readings = (
+            (branch, self.read_value(value, branch, around))
+            for branch in fitting or branches
         )
         return next(
-            (found for one, found in read if fitting or self.checker.takes(found, one)),
+            (
+                reading
+                for branch, reading in readings
+                if fitting or self.checker.takes(reading, branch)
+            ),
             value,
         )
 

@@ -169,7 +169,7 @@ class _QuestionWords:
             return False
         word = word.removesuffix("'s")
         return word in self.words or any(
-            _is_inflected(word, other) for other in self.words
+            _is_inflected(word, question_word) for question_word in self.words
         )
 
 
@@ -201,14 +201,14 @@ def _offers(language: Language) -> re.Pattern[str]:
     return re.compile(rf"[\w'-]+(?:,\s[\w'-]+)*,?\s(?:{words})\s[\w'-]+")
 
 
-def _is_inflected(word: str, other: str) -> bool:
+def _is_inflected(word: str, stem: str) -> bool:
     """Return whether two words share a stem: weighs and weigh, liegen and liegt."""
     shared = 0
-    for first, second in zip(word, other, strict=False):
+    for first, second in zip(word, stem, strict=False):
         if first != second:
             break
         shared += 1
-    rest = max(len(word), len(other)) - shared
+    rest = max(len(word), len(stem)) - shared
     return shared >= 3 and rest <= _LONGEST_SUFFIX and shared > rest and word.isalpha()
 
 
@@ -241,12 +241,12 @@ def _around_copula(tokens: Tokens, language: Language) -> Tokens:
     """Return what follows the last verb that the question has the subject of, or the
     subject if it has the rest.
     """
-    for at in reversed(range(1, len(tokens) - 1 + 1)):
-        if tokens[at].word not in _copulas(language):
+    for index in reversed(range(1, len(tokens) - 1 + 1)):
+        if tokens[index].word not in _copulas(language):
             continue
-        subject, rest = tokens[:at], tokens[at + 1 :]
+        subject, rest = tokens[:index], tokens[index + 1 :]
         content = [token for token in subject if not token.is_function_word]
-        known = [token for token in content if token.is_known]
+        repeated = [token for token in content if token.is_known]
         is_participle = (
             len(rest) == 1
             and rest[0].is_verb
@@ -255,7 +255,7 @@ def _around_copula(tokens: Tokens, language: Language) -> Tokens:
         says_nothing = is_participle or not any(token.is_new for token in rest)
         if rest and says_nothing and any(token.is_new for token in subject):
             return _without_known_beginning(_without_known_end(subject))
-        if rest and 2 * len(known) >= len(content):
+        if rest and 2 * len(repeated) >= len(content):
             return _without_known_end(_without_known_beginning(rest))
     return []
 
@@ -291,20 +291,26 @@ def _beside_verb(tokens: Tokens) -> Tokens:
     )
     if has_piece and rest[0].is_verb and shared:
         return _without_known_end(_without_known_beginning(rest[1:]))
-    kept = _without_known_end(rest)
+    beginning = _without_known_end(rest)
     left_out = [
         token
-        for token in rest[len(kept) :]
+        for token in rest[len(beginning) :]
         if token.is_known and not token.is_function_word
     ]
-    return kept if len(shared) + len(left_out) >= 2 or (has_pronoun and shared) else []
+    return (
+        beginning
+        if len(shared) + len(left_out) >= 2 or (has_pronoun and shared)
+        else []
+    )
 
 
 def _before_verb(tokens: Tokens, question: str) -> Tokens:
     """Return who or what does what the question asks for: "Brazil" of "Brazil won"."""
-    kept = _without_known_end(tokens)
-    is_subject = len(kept) < len(tokens) and all(token.is_new for token in kept)
-    return kept if is_subject and _ASKS_WHO.match(question) else []
+    beginning = _without_known_end(tokens)
+    is_subject = len(beginning) < len(tokens) and all(
+        token.is_new for token in beginning
+    )
+    return beginning if is_subject and _ASKS_WHO.match(question) else []
 
 
 def _without_known_beginning(tokens: Tokens) -> Tokens:
@@ -328,8 +334,8 @@ def _without_known_beginning(tokens: Tokens) -> Tokens:
         if token.has_number or not (is_verb or is_known or is_small):
             break
         start += 1
-    kept = tokens[start:]
-    return kept if any(token.is_new or token.has_number for token in kept) else tokens
+    end = tokens[start:]
+    return end if any(token.is_new or token.has_number for token in end) else tokens
 
 
 def _without_known_end(tokens: Tokens) -> Tokens:
@@ -345,16 +351,16 @@ def _without_known_end(tokens: Tokens) -> Tokens:
         if token.is_new or is_counted or before.word == "per":
             break
         end -= 1
-    kept, phrase = tokens[:end], tokens[end:]
-    if not any(token.is_new or token.has_number for token in kept):
+    beginning, phrase = tokens[:end], tokens[end:]
+    if not any(token.is_new or token.has_number for token in beginning):
         return tokens
-    while len(kept) > 1 and phrase and kept[-1].word in _DANGLING:
-        kept = kept[:-1]
+    while len(beginning) > 1 and phrase and beginning[-1].word in _DANGLING:
+        beginning = beginning[:-1]
     starts_phrase = phrase and (
         phrase[0].is_function_word or phrase[0].is_verb or len(phrase) > 1
     )
-    if not phrase or starts_phrase or any(token.has_number for token in kept[-2:]):
-        return kept
+    if not phrase or starts_phrase or any(token.has_number for token in beginning[-2:]):
+        return beginning
     return tokens  # acetic acid
 
 
@@ -440,10 +446,12 @@ def tells_more(sentence: str, question: str) -> bool:
     """
     if _ASKS_WHAT_HAPPENS.search(question):
         return True
-    asked = question.casefold()
+    folded_question = question.casefold()
     words = [match[0].casefold() for match in _TELLING.finditer(sentence)]
     return any(
-        word not in asked and _STEMS.get(word, word[:3]) not in asked for word in words
+        word not in folded_question
+        and _STEMS.get(word, word[:3]) not in folded_question
+        for word in words
     )
 
 

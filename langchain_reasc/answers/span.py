@@ -181,17 +181,17 @@ def _concluded(
 
 def _answered_first(parts: list[str], question: str) -> str | None:
     """Return the answer in a short first sentence of which the others only say more."""
-    first, *others = parts
-    if not others or first.count(" ") >= SHORT or declines(first):
+    first, *later = parts
+    if not later or first.count(" ") >= SHORT or declines(first):
         return None
     if form_of(first).key in ("yes", "no"):
         return first
     is_name = first.count(" ") < 3
     elaborates = [
-        _ELABORATES.match(other) or (is_name and _ELABORATES_NAME.match(other))
-        for other in others
+        _ELABORATES.match(sentence) or (is_name and _ELABORATES_NAME.match(sentence))
+        for sentence in later
     ]
-    if _NEGATED.search(first) or "**" in "".join(others) or not all(elaborates):
+    if _NEGATED.search(first) or "**" in "".join(later) or not all(elaborates):
         return None
     answer = reduced(first, question)
     is_answer = answer != first.rstrip(" .!") or first.count(" ") < 3

@@ -57,8 +57,8 @@ def last_statement(
         ),
         next(_stated(text, question, cut_off), None),
     ]
-    made = [statement for statement in statements if statement]
-    return max(made, key=lambda statement: statement.start, default=None)
+    whole = [statement for statement in statements if statement]
+    return max(whole, key=lambda statement: statement.start, default=None)
 
 
 # Marks
@@ -319,10 +319,10 @@ def _with_points(span: str, cue: str) -> str:
 @cache
 def _cues_of_decimal_commas() -> frozenset[str]:
     cues: set[str] = set()
-    others: set[str] = set()
+    other_cues: set[str] = set()
     for language in languages.LANGUAGES:
-        (cues if language.decimal_comma else others).update(language.answer)
-    return frozenset(cues - others)
+        (cues if language.decimal_comma else other_cues).update(language.answer)
+    return frozenset(cues - other_cues)
 
 
 def lowered(text: str) -> str:

@@ -198,8 +198,8 @@ def _vote_of_calls(
             if answer
             else Vote(None, why_none=INVALID_CALLS)
         )
-    given = calls[0]["args"] if objects.schema else received[0]["args"]
-    answer = objects.answer(given)  # structured output by function calling
+    arguments = calls[0]["args"] if objects.schema else received[0]["args"]
+    answer = objects.answer(arguments)  # structured output by function calling
     if answer is None:
         return Vote(None, why_none=REFUSED_OBJECT, instead=tools.answer(calls))
     return _by_field(
@@ -221,9 +221,9 @@ def _spoken_text(message: AIMessage) -> str:
     if isinstance(message.content, str):
         return str(message.text)
     spoken = [
-        one
-        for one in message.content
-        if not (isinstance(one, dict) and one.get("phase") == "commentary")
+        block
+        for block in message.content
+        if not (isinstance(block, dict) and block.get("phase") == "commentary")
     ]
     return str(
         (message if len(spoken) == len(message.content) else AIMessage(spoken)).text
@@ -297,8 +297,8 @@ def places_of(
 def _place_of_answer(
     text: str, extract: Extractor, question: str, *, cut_off: bool
 ) -> Place | None:
-    found = _found(text, extract, question, cut_off=cut_off)
-    spelled = found and found.strip(" .,;:")
+    answer_text = _found(text, extract, question, cut_off=cut_off)
+    spelled = answer_text and answer_text.strip(" .,;:")
     if extract.objects:  # whose answer is canonical, not as it is written
         spoken = without_reasoning(text) or ""
         written = last_value(spoken, cut_off=cut_off)
@@ -311,7 +311,7 @@ def _place_of_answer(
             _found(
                 text[:begin] + altered + text[end:], extract, question, cut_off=cut_off
             )
-            != found
+            != answer_text
         ):
             return begin, end
     return None
@@ -335,24 +335,24 @@ def _other(character: str) -> str:
     """Return another character of the same kind for a letter or digit; return other
     characters unchanged.
     """
-    other = character.translate(_OTHER)
-    return "x" if other == character and character.isalnum() else other
+    translated = character.translate(_OTHER)
+    return "x" if translated == character and character.isalnum() else translated
 
 
 def _spellings(answer: str, text: str) -> Iterator[Place]:
     """Yield places that spell an answer, last first: exactly, or else with other marks
     between its parts.
     """
-    at, exact = len(text), False
-    while (at := text.rfind(answer, 0, at + len(answer) - 1)) >= 0:
-        if _stands_alone(text, at, at + len(answer)):
+    position, exact = len(text), False
+    while (position := text.rfind(answer, 0, position + len(answer) - 1)) >= 0:
+        if _stands_alone(text, position, position + len(answer)):
             exact = True
-            yield at, at + len(answer)
+            yield position, position + len(answer)
     runs = _RUN.findall(answer)
     if exact or not runs or len(answer) > _LONGEST:
         return
     spans = [
-        found.span() for found in re.finditer(_BETWEEN.join(map(re.escape, runs)), text)
+        match.span() for match in re.finditer(_BETWEEN.join(map(re.escape, runs)), text)
     ]
     yield from (span for span in reversed(spans) if _stands_alone(text, *span))
 
@@ -378,10 +378,10 @@ def _last_step(text: str, answer: Place | None) -> Place | None:
     end = answer[0] if answer else len(text)
     start = max(end - _TAIL, 0)
     steps: list[int] = []
-    for found in _STEP_END.finditer(text, start, end):
-        if _RUN.search(text, start, found.start()):
+    for step_end in _STEP_END.finditer(text, start, end):
+        if _RUN.search(text, start, step_end.start()):
             steps.append(start)
-        start = found.end()
+        start = step_end.end()
     if steps or _RUN.search(text, start, end):
         return steps[-1] if steps else start, end
     return answer  # which is all there is

@@ -30,7 +30,12 @@ from langchain_reasc.calibration.observations import (
 from langchain_reasc.calibration.promises import agreement_curve
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule, decide
+from langchain_reasc.method.stopping import (
+    DEFAULT_BUDGET,
+    StoppingRule,
+    decide,
+    warm_up,
+)
 from langchain_reasc.models.fingerprint import Fingerprint
 
 __all__ = ["MINIMUM", "Learner"]
@@ -234,7 +239,7 @@ class Learner:
         fits[None] = replace(fits[None], expected=self._expect(rest, whole))
         for fitted in fits.values():
             if fitted.calibration:
-                self._rule(fitted.calibration).prepare()
+                warm_up(self._rule(fitted.calibration))
         self._fits, self._restarts = fits, len(known.restarts)
 
     def postpone_fits(self) -> None:

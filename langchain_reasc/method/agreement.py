@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.decision import Decision, Reason, Response
+from langchain_reasc.method.decision import Decision, Reason, Response, is_cut_off_alone
 from langchain_reasc.method.evidence import evidence_by_answer, leader, posterior
 from langchain_reasc.method.horizon import stays_ahead
 from langchain_reasc.method.stopping import (
@@ -104,29 +104,22 @@ class Agreement(StoppingRule):
         voted = self.vote(responses)
         if voted.stop:
             return voted
-        counted = self._count(responses)
-        if not counted.stop or voted.answer != counted.answer:
+        decision = self._count(responses)
+        if not decision.stop or voted.answer != decision.answer:
             return voted
         return replace(voted, stop=True, reason="agreement")
 
-    def prepare(self) -> None:
-        self.prior.leader_stays([1], self.budget)
-
     def weights(self, responses: Sequence[Response]) -> list[float]:
         """Return one for each response, or its weight in the weighted vote."""
-        return (
-            super().weights(responses)
-            if self.vote is None
-            else self.vote.weights(responses)
-        )
+        if self.vote is None:
+            return super().weights(responses)
+        return self.vote.weights(responses)
 
     def _count(self, responses: Sequence[Response]) -> Decision:
         """Decide with every vote counted as one."""
         evidence = evidence_by_answer((response.answer, 1.0) for response in responses)
         stays = self.leader_stays(evidence, self.budget - len(responses))
-        stop = stays >= self.threshold and not (
-            len(responses) == 1 and responses[0].cut_off
-        )
+        stop = stays >= self.threshold and not is_cut_off_alone(responses)
         reason: Reason | None = "agreement" if stop else None
         return Decision(
             stop,
@@ -145,16 +138,16 @@ class Agreement(StoppingRule):
             votes: how many responses gave each answer.
             left: remaining calls.
         """
-        lead, *others = sorted(map(int, votes.values()), reverse=True) or [0]
-        known = lead + sum(others)
+        lead, *rest = sorted(map(int, votes.values()), reverse=True) or [0]
+        total = lead + sum(rest)
         if not lead or left <= 0:
             return 0.0
-        if known >= LARGEST_HORIZON:
-            return stays_ahead(lead, max(others, default=0), left)
+        if total >= LARGEST_HORIZON:
+            return stays_ahead(lead, max(rest, default=0), left)
         # Beyond 24, calls without an answer do not shorten the horizon, because each
         # horizon needs another table.
-        horizon = known + left if known + left <= LARGEST_HORIZON else self.budget
-        return self.prior.leader_stays([lead, *others], horizon)
+        horizon = total + left if total + left <= LARGEST_HORIZON else self.budget
+        return self.prior.leader_stays([lead, *rest], horizon)
 
 
 class Component(NamedTuple):
@@ -244,11 +237,11 @@ class Prior:
         Args:
             counts: how often each answer was given.
         """
-        given = (
+        by_component = (
             max(counts[0] - d, 0.0) / (sum(counts) + concentration)
             for d, concentration in self.components
         )
-        return float(self.posterior(counts) @ np.fromiter(given, float))
+        return float(self.posterior(counts) @ np.fromiter(by_component, float))
 
     @cached_property
     def _known(self) -> dict[tuple[Shape, int], float]:
@@ -272,16 +265,16 @@ def likelihoods(
     again = 1 - discount
     rows = []
     for counts in partitions:  # in logarithms, as factorials soon overflow
-        known = np.arange(1, len(counts))[:, None]
+        classes = np.arange(1, len(counts))[:, None]
         with np.errstate(divide="ignore"):  # a component that allows no more answers
-            opened = np.log(np.maximum(concentration + known * discount, 0.0)).sum(
+            opened = np.log(np.maximum(concentration + classes * discount, 0.0)).sum(
                 axis=0
             )
-        given = sum(gammaln(again + count - 1) - gammaln(again) for count in counts)
+        repeats = sum(gammaln(again + count - 1) - gammaln(again) for count in counts)
         rows.append(
             np.exp(
                 opened
-                + given
+                + repeats
                 + gammaln(concentration + 1)
                 - gammaln(concentration + sum(counts))
             )
@@ -304,8 +297,8 @@ def stays(
         components: the components.
     """
     n, shape = sum(counts), _shape(counts)
-    found: Floats = _table(horizon, components)[n][_positions(n)[shape]]
-    return found
+    probabilities: Floats = _table(horizon, components)[n][_positions(n)[shape]]
+    return probabilities
 
 
 def _shape(counts: Sequence[int]) -> Shape:
@@ -342,9 +335,9 @@ def _table(horizon: int, components: tuple[Component, ...]) -> list[Floats]:
 
 
 def _stays_to_the_end(shape: Shape, left: int) -> float:
-    followed, *others = shape
+    followed, *rest = shape
     if left:
-        return stays_ahead(followed, max(others, default=0), left)
+        return stays_ahead(followed, max(rest, default=0), left)
     return 1 / shape.count(followed) if followed == max(shape) else 0.0
 
 
@@ -379,11 +372,11 @@ def _steps(
 
 
 def _successors(shape: Shape) -> Iterator[tuple[Shape, int, int]]:
-    followed, *others = shape
-    yield (followed + 1, *others), followed, 1
-    for size, times in Counter(others).items():
-        at = others.index(size)  # the first of its size, so that the order stays
-        yield (followed, *others[:at], size + 1, *others[at + 1 :]), size, times
+    followed, *rest = shape
+    yield (followed + 1, *rest), followed, 1
+    for size, times in Counter(rest).items():
+        index = rest.index(size)  # the first of its size, so that the order stays
+        yield (followed, *rest[:index], size + 1, *rest[index + 1 :]), size, times
     yield (*shape, 1), 0, 1
 
 
@@ -391,11 +384,11 @@ def _successors(shape: Shape) -> Iterator[tuple[Shape, int, int]]:
 def _positions(n: int) -> dict[Shape, int]:
     """Return every shape of n answers with its index."""
     shapes = (
-        (followed, *others)
+        (followed, *rest)
         for followed in range(1, n + 1)
-        for others in partitions(n - followed, n)
+        for rest in partitions(n - followed, n)
     )
-    return {shape: at for at, shape in enumerate(shapes)}
+    return {shape: index for index, shape in enumerate(shapes)}
 
 
 def partitions(n: int, largest: int) -> Iterator[Shape]:

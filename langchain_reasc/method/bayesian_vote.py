@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import ClassVar
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.decision import Decision, Response
+from langchain_reasc.method.decision import Decision, Response, is_cut_off_alone
 from langchain_reasc.method.evidence import evidence_by_answer, leader
 from langchain_reasc.method.stopping import (
     OnMissing,
@@ -51,10 +51,10 @@ class PointOdds:
     def __call__(self, score: float) -> float:
         """Return the log-odds of a response with this score."""
         points = self.points
-        at = bisect_right(points, score, key=lambda point: point[0])
-        if at == 0 or at == len(points):
-            return points[min(at, len(points) - 1)][1]
-        (left, low), (right, high) = points[at - 1 : at + 1]
+        index = bisect_right(points, score, key=lambda point: point[0])
+        if index == 0 or index == len(points):
+            return points[min(index, len(points) - 1)][1]
+        (left, low), (right, high) = points[index - 1 : index + 1]
         return low + (high - low) * (score - left) / (right - left)
 
 
@@ -120,8 +120,7 @@ class BayesianVote(StoppingRule):
             zip(answers, self.weights(responses), strict=True)
         )
         certain = probability_of_leader(evidence)
-        only_cut_off = len(responses) == 1 and responses[0].cut_off
-        stop = certain >= self.threshold and not only_cut_off
+        stop = certain >= self.threshold and not is_cut_off_alone(responses)
         return Decision(
             stop,
             leader(evidence),

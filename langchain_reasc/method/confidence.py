@@ -138,9 +138,9 @@ def response_score(
             f"{values.shape}"
         )
     if not np.isfinite(values).all():
-        at = int(np.flatnonzero(~np.isfinite(values))[0])
+        index = int(np.flatnonzero(~np.isfinite(values))[0])
         raise ConfidenceError(
-            f"token signal {at} is {values[at]}; a confidence made of it would be "
+            f"token signal {index} is {values[index]}; a confidence made of it would be "
             "meaningless"
         )
     return float(SCORES[score](values, window))
@@ -200,9 +200,9 @@ class Measure:
                 does.
         """
         if self.signal not in token_signals:
-            held = ", ".join(token_signals) or "none"
+            names = ", ".join(token_signals) or "none"
             raise LogprobsUnavailable(
-                f"the response has no {self.signal!r} signal (it has: {held})"
+                f"the response has no {self.signal!r} signal (it has: {names})"
             )
         values = token_signals[self.signal]
         if self.of_span:

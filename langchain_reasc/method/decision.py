@@ -16,6 +16,7 @@ __all__ = [
     "answer_among",
     "combine",
     "decide_by_kind",
+    "is_cut_off_alone",
     "joined",
     "share_of_answer",
     "support",
@@ -196,10 +197,10 @@ def answer_among(responses: Sequence[Response], response: Response) -> str | Non
     """Return the answer of one more response, spelled as :func:`joined` spells it in
     ``responses`` if they have it.
     """
-    *others, last = joined([*responses, response])
-    for own, other in zip(joined(responses), others, strict=True):
-        if last.answer is not None and other.answer == last.answer:
-            return own.answer
+    *rejoined, last = joined([*responses, response])
+    for before, joined_again in zip(joined(responses), rejoined, strict=True):
+        if last.answer is not None and joined_again.answer == last.answer:
+            return before.answer
     return last.answer
 
 
@@ -210,14 +211,23 @@ def _strongest(key: str | None, stronger: Mapping[str, set[str]]) -> str | None:
     for _ in range(_LONGEST_CHAIN):
         if key is None or key not in stronger:
             break
-        others = stronger[key]
+        stronger_keys = stronger[key]
         strongest = {
-            other for other in others if not (stronger.get(other, set()) & others)
+            candidate
+            for candidate in stronger_keys
+            if not (stronger.get(candidate, set()) & stronger_keys)
         }
         if len(strongest) != 1:
             break
         key = strongest.pop()
     return key
+
+
+def is_cut_off_alone(responses: Sequence[Response]) -> bool:
+    """Return whether there is one response, which was cut off before its end. Such a
+    response is never accepted alone.
+    """
+    return len(responses) == 1 and responses[0].cut_off
 
 
 def succession(evidence: Sequence[float]) -> float:
@@ -250,13 +260,18 @@ def support(
         return None
     if decision.parts:
         supports = (support(part, share) for part in decision.parts.values())
-        return min((known for known in supports if known is not None), default=None)
-    others = (
+        return min(
+            (part_support for part_support in supports if part_support is not None),
+            default=None,
+        )
+    other_weights = (
         weight
         for answer, weight in decision.evidence.items()
         if answer != decision.answer and weight > 0
     )
-    return share([max(0.0, decision.evidence.get(decision.answer, 0.0)), *others])
+    return share(
+        [max(0.0, decision.evidence.get(decision.answer, 0.0)), *other_weights]
+    )
 
 
 def share_of_answer(decision: Decision, unanswered: int) -> float | None:
@@ -292,17 +307,20 @@ def decide_by_kind(
     vote, so that windows, a cap and the gate see the launch order. So do blank
     responses, which are a candidate in the vote on kinds.
     """
-    kinds = [None if one.answer is None else one.kind or ANSWER for one in responses]
+    kinds = [
+        None if response.answer is None else response.kind or ANSWER
+        for response in responses
+    ]
     by_kind = rule(
-        [one.voting(kind) for one, kind in zip(responses, kinds, strict=True)]
+        [response.voting(kind) for response, kind in zip(responses, kinds, strict=True)]
     )
     within_kind = rule(
         [
-            one if kind == by_kind.answer else Response(None)
-            for one, kind in zip(responses, kinds, strict=True)
+            response if kind == by_kind.answer else Response(None)
+            for response, kind in zip(responses, kinds, strict=True)
         ]
     )
-    votes = rule([one.voting(one.answer) for one in responses])
+    votes = rule([response.voting(response.answer) for response in responses])
     parts = {"kind": by_kind, "answer": within_kind}
     return combine(
         parts, answer=within_kind.answer, votes=votes, whole=within_kind.whole
@@ -329,7 +347,7 @@ def combine(
         part.reason == "contested" for part in parts.values()
     )
     reasons = [part.reason for part in parts.values() if part.reason]
-    undecided = (why for why in UNDECIDED if why in reasons)
+    undecided = (reason for reason in UNDECIDED if reason in reasons)
     return replace(
         votes,
         stop=stop,

@@ -80,10 +80,13 @@ class ByField(StoppingRule):
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
         decision = self._decide_fields(responses)
-        if not any(one.blank for one in responses):
+        if not any(response.blank for response in responses):
             return decision
         objects = self.rule(
-            [one if one.fields is None else one.voting(_OBJECT) for one in responses]
+            [
+                response if response.fields is None else response.voting(_OBJECT)
+                for response in responses
+            ]
         )
         if objects.answer == BLANK:
             return objects
@@ -94,17 +97,17 @@ class ByField(StoppingRule):
         )
 
     def weights(self, responses: Sequence[Response]) -> list[float]:
-        """Return the weights of the rule."""
+        """Return those of the rule."""
         return self.rule.weights(responses)
 
     def _decide_fields(self, responses: Sequence[Response]) -> Decision:
         names = dict.fromkeys(
             name
-            for one in responses
-            if one.answer is not None
-            for name in one.fields or ()
+            for response in responses
+            if response.answer is not None
+            for name in response.fields or ()
         )
-        votes = self.rule([one.voting(one.answer) for one in responses])
+        votes = self.rule([response.voting(response.answer) for response in responses])
         if not names:
             return votes
         parts = {name: self._decide_field(name, responses) for name in names}
@@ -115,13 +118,14 @@ class ByField(StoppingRule):
         return combine(parts, answer=answer, votes=votes, whole=whole)
 
     def _decide_field(self, name: str, responses: Sequence[Response]) -> Decision:
-        spelled = [one.voting(_value(one, name)) for one in responses]
+        spelled = [response.voting(_value(response, name)) for response in responses]
         numbers = [
-            None if name in self.voted else number_in(one.answer) for one in spelled
+            None if name in self.voted else number_in(response.answer)
+            for response in spelled
         ]
         types = [
-            one if number is None else one.voting(_NUMBER)
-            for one, number in zip(spelled, numbers, strict=True)
+            response if number is None else response.voting(_NUMBER)
+            for response, number in zip(spelled, numbers, strict=True)
         ]
         decision = self.rule(types)
         if decision.answer == _NUMBER:
@@ -146,8 +150,10 @@ class ByField(StoppingRule):
         weights = self.rule.weights(responses)
         middle, spelling = _weighted_median(
             [
-                (number, weight, one.answer)
-                for number, weight, one in zip(numbers, weights, responses, strict=True)
+                (number, weight, response.answer)
+                for number, weight, response in zip(
+                    numbers, weights, responses, strict=True
+                )
                 if number is not None
             ]
         )
@@ -160,18 +166,21 @@ class ByField(StoppingRule):
             for number in numbers
         ]
         split = self.rule(
-            [one.voting(side) for one, side in zip(responses, near, strict=True)]
+            [
+                response.voting(side)
+                for response, side in zip(responses, near, strict=True)
+            ]
         )
         if split.answer == spelling:
             return split
-        spent = self.rule(
+        ended = self.rule(
             [Response(None)] * len(responses)
         )  # only a budget stops without any answer
         return replace(
             split,
             answer=spelling,
-            stop=spent.stop,
-            reason=spent.reason,
+            stop=ended.stop,
+            reason=ended.reason,
             posterior=1.0 - split.posterior,
         )
 
@@ -183,17 +192,17 @@ class ByField(StoppingRule):
         """
         weights = self.rule.weights(responses)
 
-        def agreement(at: int) -> tuple[int, float]:
+        def agreement(index: int) -> tuple[int, float]:
             agreeing = (
-                self._agrees(name, _value(responses[at], name), part.answer)
+                self._agrees(name, _value(responses[index], name), part.answer)
                 for name, part in parts.items()
             )
-            return sum(agreeing), weights[at]
+            return sum(agreeing), weights[index]
 
         voting = [
-            at
-            for at, one in enumerate(responses)
-            if one.answer is not None and one.fields is not None
+            index
+            for index, response in enumerate(responses)
+            if response.answer is not None and response.fields is not None
         ]
         return responses[max(voting, key=agreement)].answer if voting else None
 
@@ -221,10 +230,10 @@ def assembled(fields: Mapping[str, str | None]) -> str | None:
     }
     if WHOLE_LIST in values:
         return values[WHOLE_LIST] if len(values) == 1 else None
-    found: dict[str, Any] = {}
+    assembled_object: dict[str, Any] = {}
     for name, value in values.items():
         *path, last = _keys(name)
-        inner = found
+        inner = assembled_object
         for key in path:
             below = inner.setdefault(key, {})
             if not isinstance(below, dict):
@@ -233,7 +242,7 @@ def assembled(fields: Mapping[str, str | None]) -> str | None:
         if last in inner:
             return None
         inner[last] = json.loads(value)
-    return json.dumps(found, sort_keys=True, ensure_ascii=False)
+    return json.dumps(assembled_object, sort_keys=True, ensure_ascii=False)
 
 
 def field_name(keys: Sequence[str]) -> str:

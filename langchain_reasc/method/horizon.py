@@ -225,7 +225,8 @@ def most_gain_first(
         for decision, horizon, cost in zip(decisions, horizons, costs, strict=True)
     ]
     return sorted(
-        (at for at, rate in enumerate(rates) if rate > 0), key=lambda at: -rates[at]
+        (index for index, rate in enumerate(rates) if rate > 0),
+        key=lambda index: -rates[index],
     )
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from langchain_reasc.method.agreement import default_components, likelihoods
 from langchain_reasc.method.decision import BLANK, Decision, Response
-from langchain_reasc.method.stopping import Cap, StoppingRule, Supported
+from langchain_reasc.method.stopping import Around, Cap, StoppingRule, Supported
 
 __all__ = [
     "UNANSWERED",
@@ -64,25 +64,25 @@ class NeverAgrees(StoppingRule):
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
         decision = self.rule(responses)
-        if decision.stop or not (given := self._parts(responses)):
+        if decision.stop or not (parts_of := self._parts(responses)):
             return decision
         if not (
             never := self._never_agree(
-                list(given.values()), self.budget - len(responses)
+                list(parts_of.values()), self.budget - len(responses)
             )
         ):
             return decision
-        rests = {at: _without(parts, never) for at, parts in given.items()}
+        rests = {index: _without(parts, never) for index, parts in parts_of.items()}
         agreed = self.rule(
             [
-                one if one.blank else one.voting(rests.get(at))
-                for at, one in enumerate(responses)
+                response if response.blank else response.voting(rests.get(index))
+                for index, response in enumerate(responses)
             ]
         )
         if not agreed.stop or agreed.answer == BLANK:
             return decision
         weights = self.weights(responses)
-        agreeing = (at for at, rest in rests.items() if rest == agreed.answer)
+        agreeing = (index for index, rest in rests.items() if rest == agreed.answer)
         best = responses[max(agreeing, key=weights.__getitem__)]
         return replace(
             decision,
@@ -101,13 +101,15 @@ class NeverAgrees(StoppingRule):
         fewer than two vote.
         """
         voting = {
-            at: one.answer
-            for at, one in enumerate(responses)
-            if one.answer is not None and not one.blank
+            index: response.answer
+            for index, response in enumerate(responses)
+            if response.answer is not None and not response.blank
         }
-        given = {at: self.parts(answer) for at, answer in voting.items()}
-        known = {at: parts for at, parts in given.items() if parts is not None}
-        return known if len(known) == len(given) >= 2 else {}
+        by_index = {index: self.parts(answer) for index, answer in voting.items()}
+        with_parts = {
+            index: parts for index, parts in by_index.items() if parts is not None
+        }
+        return with_parts if len(with_parts) == len(by_index) >= 2 else {}
 
     def _never_agree(
         self, voting: Sequence[Mapping[str, str]], left: int
@@ -123,7 +125,7 @@ class NeverAgrees(StoppingRule):
 
 
 @dataclass(frozen=True)
-class Unanswered(StoppingRule):
+class Unanswered(Around):
     """Apply a rule to answers and to "no answer", which is one more candidate but never
     wins.
 
@@ -153,19 +155,13 @@ class Unanswered(StoppingRule):
     def earliest(self) -> int:
         return min(self.rule.earliest, _REFUSED_ALIKE)
 
-    @property
-    def may_accept_first(self) -> bool:
-        return self.rule.may_accept_first
-
-    @property
-    def reads_scores(self) -> bool:
-        return self.rule.reads_scores
-
     def __call__(self, responses: Sequence[Response]) -> Decision:
         decision = self.rule(
             [
-                replace(one, answer=BLANK, score=None) if one.blank else one
-                for one in responses
+                replace(response, answer=BLANK, score=None)
+                if response.blank
+                else response
+                for response in responses
             ]
         )
         if decision.answer == BLANK:
@@ -180,17 +176,13 @@ class Unanswered(StoppingRule):
             return replace(decision, stop=True, reason="unanswered")
         return decision
 
-    def weights(self, responses: Sequence[Response]) -> list[float]:
-        """Return those of the rule."""
-        return self.rule.weights(responses)
-
     def _decide_behind(
         self, blanks: Decision, responses: Sequence[Response]
     ) -> Decision:
         """Return the decision on the answers, which are behind the blank responses."""
         posterior = 1.0 - blanks.posterior
         answers = replace(
-            self.rule([replace(one, blank=False) for one in responses]),
+            self.rule([replace(response, blank=False) for response in responses]),
             posterior=posterior,
         )
         is_ended = blanks.stop and blanks.undecided
@@ -204,9 +196,9 @@ class Unanswered(StoppingRule):
 
 def _comes_to_nothing(responses: Sequence[Response]) -> bool:
     """Return whether no response has an answer, and further ones would hardly have one."""
-    if any(one.answer is not None for one in responses):
+    if any(response.answer is not None for response in responses):
         return False
-    alike = Counter(one.instead for one in responses if one.instead)
+    alike = Counter(response.instead for response in responses if response.instead)
     return (
         len(responses) >= UNANSWERED or max(alike.values(), default=0) >= _REFUSED_ALIKE
     )
@@ -267,14 +259,16 @@ def chance_of_agreement(
     least = _chance(len(values), left, _MOST_CHOICES)
     if least >= enough:  # long texts need not be compared
         return least
-    differing = min(_differing(one, other) for one, other in pairwise(values))
+    differing = min(
+        _differing(value, next_value) for value, next_value in pairwise(values)
+    )
     return _chance(
         len(values), left, min(_MOST_CHOICES, max(1, differing // _PAIRS_PER_CHOICE))
     )
 
 
 @lru_cache(maxsize=1024)
-def _chance(given: int, left: int, choices: int) -> float:
+def _chance(values_so_far: int, left: int, choices: int) -> float:
     from scipy.special import (
         betaln,
         gammaln,
@@ -286,21 +280,24 @@ def _chance(given: int, left: int, choices: int) -> float:
     never = float(agreeing.min() ** (1 / choices))
     prior = agreeing ** (1 / choices - 1)
     weights = (
-        (1 - never) * prior / prior.sum() * likelihoods([(1,) * given], components)[0]
+        (1 - never)
+        * prior
+        / prior.sum()
+        * likelihoods([(1,) * values_so_far], components)[0]
     )
     needed, values = (
-        max(2, -(-(given + left) // 4)),
-        np.full(len(components), float(given)),
+        max(2, -(-(values_so_far + left) // 4)),
+        np.full(len(components), float(values_so_far)),
     )
 
-    def reach(votes: int, drawn: int) -> npt.NDArray[np.float64]:
+    def reach(votes: int, count: int) -> npt.NDArray[np.float64]:
         """Return P(a value with one vote of ``drawn`` gets that many more),
         Beta-binomial, of each component.
         """
         trials, a, b = (
-            given + left - drawn,
+            values_so_far + left - count,
             1 - discount,
-            drawn - 1 + concentration + discount,
+            count - 1 + concentration + discount,
         )
         more = np.arange(votes, trials + 1)[:, None]
         ways = gammaln(trials + 1) - gammaln(more + 1) - gammaln(trials - more + 1)
@@ -308,15 +305,15 @@ def _chance(given: int, left: int, choices: int) -> float:
         reached: npt.NDArray[np.float64] = chances.sum(axis=0)
         return reached
 
-    chance = given * reach(needed - 1, given)
-    for drawn in range(
-        given, given + left
+    chance = values_so_far * reach(needed - 1, values_so_far)
+    for count in range(
+        values_so_far, values_so_far + left
     ):  # a value that comes then for the first time
         new = np.maximum(
-            (concentration + discount * values) / (drawn + concentration), 0.0
+            (concentration + discount * values) / (count + concentration), 0.0
         )
         values = values + new
-        chance = chance + new * reach(needed - 1, drawn + 1)
+        chance = chance + new * reach(needed - 1, count + 1)
     return float(weights @ np.minimum(chance, 1.0) / (weights.sum() + never))
 
 
@@ -325,8 +322,10 @@ def _differing(one: str, other: str) -> int:
     """Return how many pairs of neighbouring words one of two texts has, and the other
     has not.
     """
-    pairs, others = (Counter(pairwise(_PIECE.findall(text))) for text in (one, other))
-    return max((pairs - others).total(), (others - pairs).total())
+    pairs, other_pairs = (
+        Counter(pairwise(_PIECE.findall(text))) for text in (one, other)
+    )
+    return max((pairs - other_pairs).total(), (other_pairs - pairs).total())
 
 
 def _without(parts: Mapping[str, str], names: Sequence[str]) -> str:

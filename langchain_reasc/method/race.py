@@ -42,16 +42,16 @@ class Race(StoppingRule):
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
         tally, racing = self.tally(responses), responses[: self.votes]
-        if any(_dissents(one, racing[0].answer) for one in racing):
+        if any(_dissents(response, racing[0].answer) for response in racing):
             return replace(tally, stop=True, reason="contested")
-        known = (
+        is_known = (
             len(responses) == 1
             and self.known is not None
             and racing[0].answer == self.known
         )
         return (
             replace(tally, stop=True, reason="unanimous")
-            if known or len(racing) == self.votes
+            if is_known or len(racing) == self.votes
             else tally
         )
 

@@ -45,30 +45,30 @@ def rule_named(
         ConfigurationError: the rule or a parameter is unknown, a parameter is missing,
             or a value is not allowed.
     """
-    known = _OWN if name in _OWN else rules()
-    if name not in known:
+    classes = _OWN if name in _OWN else rules()
+    if name not in classes:
         raise ConfigurationError(
-            f"no stopping rule is called {name!r}; there are {', '.join(known)}"
+            f"no stopping rule is called {name!r}; there are {', '.join(classes)}"
         )
-    rule, given = known[name], dict(parameters or {})
+    rule, arguments = classes[name], dict(parameters or {})
     required = _parameters(rule)
-    if unknown := given.keys() - required.keys():
+    if unknown := arguments.keys() - required.keys():
         listed = ", ".join(required) or "none"
         raise ConfigurationError(
             f"the rule {name} has no parameter {_listed(unknown)}; it has {listed}"
         )
     if (
         missing := {parameter for parameter, must in required.items() if must}
-        - given.keys()
+        - arguments.keys()
     ):
         raise ConfigurationError(
             f"the rule {name} needs the parameter {_listed(missing)}"
         )
     try:
-        return _build(rule, given)  # type: ignore[no-any-return]
+        return _build(rule, arguments)  # type: ignore[no-any-return]
     except TypeError as error:  # a value that cannot be compared with a number
         values = ", ".join(
-            f"{parameter}={value!r}" for parameter, value in given.items()
+            f"{parameter}={value!r}" for parameter, value in arguments.items()
         )
         raise ConfigurationError(
             f"the rule {name} cannot have {values}: {error}"
@@ -89,9 +89,9 @@ def rule_from_text(text: str, *, budget: int) -> StoppingRule:
         ConfigurationError: the rule does not exist, or needs other parameters.
     """
     name, _, listed = text.partition(":")
-    known = _OWN if name in _OWN else rules()
+    classes = _OWN if name in _OWN else rules()
     parameters: dict[str, object] = (
-        {"budget": budget} if hasattr(known.get(name), "budget") else {}
+        {"budget": budget} if hasattr(classes.get(name), "budget") else {}
     )
     try:
         for assignment in listed.split(",") if listed else ():
@@ -101,7 +101,7 @@ def rule_from_text(text: str, *, budget: int) -> StoppingRule:
             parameters[parameter.strip()] = _value_in(value)
         return rule_named(name, parameters)
     except ConfigurationError as error:
-        if name not in known:
+        if name not in classes:
             raise
         raise ConfigurationError(
             f"{error}; parameters follow the name, as in esc:window=3"
@@ -134,11 +134,11 @@ def _parameters(kind: type[Any]) -> dict[str, bool]:
 
 def _build(rule: type[Any], given: Mapping[str, Any]) -> Any:
     """Build a rule. Parameters that are not its own belong to ``statistics``."""
-    own = {field.name for field in fields(rule)}
-    arguments = {name: value for name, value in given.items() if name in own}
-    if "statistics" in own:
+    own_names = {field.name for field in fields(rule)}
+    arguments = {name: value for name, value in given.items() if name in own_names}
+    if "statistics" in own_names:
         arguments["statistics"] = Standardizer(
-            **{name: value for name, value in given.items() if name not in own}
+            **{name: value for name, value in given.items() if name not in own_names}
         )
     return rule(**arguments)
 

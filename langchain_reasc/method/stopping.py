@@ -7,8 +7,10 @@ evidence and the answer are those of the left rule. Live sampling, ``batch``, re
 recorded samples and the tests all call :func:`decide`.
 """
 
+import logging
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
@@ -22,6 +24,7 @@ from langchain_reasc.method.decision import (
     Reason,
     Response,
     decide_by_kind,
+    is_cut_off_alone,
     joined,
 )
 from langchain_reasc.method.evidence import (
@@ -33,6 +36,8 @@ from langchain_reasc.method.evidence import (
     posterior,
     two_largest,
 )
+
+logger = logging.getLogger(__name__)
 
 __all__ = [
     "ASC",
@@ -96,11 +101,6 @@ class StoppingRule(ABC):
     def __call__(self, responses: Sequence[Response]) -> Decision:
         """Decide after exactly these responses, without checking for an earlier stop."""
 
-    def prepare(self) -> None:  # noqa: B027 (most rules look up nothing)
-        """Compute the tables that decisions need. For a rule that looks ahead this
-        takes up to half a second.
-        """
-
     def weights(self, responses: Sequence[Response]) -> list[float]:
         """Return the evidence that each response adds to its answer: one, unless the
         rule reads confidence.
@@ -149,24 +149,42 @@ def decide(
         responses: responses in launch order.
         undecided: the number of first responses that are known not to stop the rule.
     """
-    first = next((at for at, one in enumerate(responses) if one.instead != ""), None)
-    if first is not None and responses[first].not_voted:
-        return Decision(
-            stop=True, answer=responses[first].answer, reason="alone", samples=first + 1
-        )
+    for index, response in enumerate(responses):
+        if response.instead == "":  # an empty one
+            continue
+        if response.not_voted:
+            return Decision(
+                stop=True, answer=response.answer, reason="alone", samples=index + 1
+            )
+        break
     if any(response.not_voted for response in responses):
-        responses = [one.voting(None) if one.not_voted else one for one in responses]
-    flat = next(
-        (at for at, one in enumerate(responses) if one.kind is not None), len(responses)
-    )
-    for n in range(
-        min(max(rule.earliest, undecided + 1), len(responses)), len(responses) + 1
-    ):
-        given = joined(responses[:n])
-        decision = rule(given) if n <= flat else decide_by_kind(rule, given)
+        responses = [
+            response.voting(None) if response.not_voted else response
+            for response in responses
+        ]
+    has_kind = [response.kind is not None for response in responses]
+    # The responses before the first one that has a kind.
+    flat = has_kind.index(True) if any(has_kind) else len(responses)
+    earliest = min(max(rule.earliest, undecided + 1), len(responses))
+    for samples in range(earliest, len(responses) + 1):
+        first_responses = joined(responses[:samples])
+        if samples <= flat:
+            decision = rule(first_responses)
+        else:
+            decision = decide_by_kind(rule, first_responses)
         if decision.stop:
             break
     return decision
+
+
+def warm_up(rule: StoppingRule) -> None:
+    """Let a rule compute the tables that its decisions need. For a rule that looks
+    ahead this takes up to half a second.
+    """
+    try:
+        rule([Response("5", 0.0)])
+    except Exception:  # of a user's rule, which may not read such an answer
+        logger.debug("%s decides nothing on a made-up answer", rule, exc_info=True)
 
 
 def fewest_further(rule: StoppingRule, responses: Sequence[Response], most: int) -> int:
@@ -183,30 +201,44 @@ def fewest_further(rule: StoppingRule, responses: Sequence[Response], most: int)
         responses: the responses so far, in launch order.
         most: one or more.
     """
-    weighed = zip(responses, rule.weights(responses), strict=True)
-    heaviest = {
-        one.answer: one
-        for one, _ in sorted(weighed, key=lambda pair: pair[1])
-        if one.answer is not None
-    }
-    known = len(responses)
-    leading = decide(rule, responses, undecided=known)
-    last = next(
-        (one.answer for one in reversed(responses) if one.answer is not None), None
-    )
-    further = [
-        heaviest[answer]
-        for answer in {leading.answer, leading.whole, last}
-        if answer in heaviest
-    ]
-    further += [one for one in responses if one.blank][:1]
-    if not heaviest:
-        further = [*responses[-1:], *([] if rule.reads_scores else [Response("")])]
+    heaviest: dict[str, Response] = {}
+    weights: dict[str, float] = {}
+    for response, weight in zip(responses, rule.weights(responses), strict=True):
+        answer = response.answer
+        if answer is not None and weight >= weights.get(answer, -math.inf):
+            heaviest[answer] = response
+            weights[answer] = weight
+    if heaviest:
+        further = _leading_and_last(rule, responses, heaviest)
+    else:
+        further = list(responses[-1:])
+        if not rule.reads_scores:
+            further.append(Response(""))
     for more in range(1, most):
-        given = ([*responses, *[one] * more] for one in further)
-        if any(decide(rule, one, undecided=known + more - 1).stop for one in given):
-            return more
+        undecided = len(responses) + more - 1
+        for response in further:
+            longer = [*responses, *[response] * more]
+            if decide(rule, longer, undecided=undecided).stop:
+                return more
     return most
+
+
+def _leading_and_last(
+    rule: StoppingRule,
+    responses: Sequence[Response],
+    heaviest: Mapping[str, Response],
+) -> list[Response]:
+    """Return responses that may come: the heaviest with the leading answer and with the
+    last one, and one that is blank, if one was.
+    """
+    leading = decide(rule, responses, undecided=len(responses))
+    last = [response.answer for response in responses if response.answer is not None]
+    answers = {leading.answer, leading.whole, last[-1]}
+    further = [response for answer, response in heaviest.items() if answer in answers]
+    for response in responses:
+        if response.blank:
+            return [*further, response]
+    return further
 
 
 @dataclass(frozen=True)
@@ -247,17 +279,14 @@ class ASC(StoppingRule):
 
     @cached_property
     def earliest(self) -> int:
-        return next(
-            n for n in count(1) if 1 - 0.5 ** (n + 1) >= self.confidence
-        )  # Eq. 5 without other votes
+        # Eq. 5 without other votes.
+        return next(n for n in count(1) if 1 - 0.5 ** (n + 1) >= self.confidence)
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
         votes = self.tally(responses)
-        return (
-            replace(votes, stop=True, reason="evidence")
-            if votes.posterior >= self.confidence
-            else votes
-        )
+        if votes.posterior >= self.confidence:
+            return replace(votes, stop=True, reason="evidence")
+        return votes
 
 
 @dataclass(frozen=True)
@@ -331,11 +360,9 @@ class Lead(StoppingRule):
     def __call__(self, responses: Sequence[Response]) -> Decision:
         votes = self.tally(responses)
         first, second = two_largest(votes.evidence)
-        return (
-            replace(votes, stop=True, reason="evidence")
-            if first - second >= self.k
-            else votes
-        )
+        if first - second >= self.k:
+            return replace(votes, stop=True, reason="evidence")
+        return votes
 
 
 @dataclass(frozen=True)
@@ -381,11 +408,9 @@ class ReASC(StoppingRule):
         votes = self.tally(responses)
         if self.gate is not None and _accepts(self.gate, responses):
             return replace(votes, stop=True, reason="gate")
-        return (
-            replace(votes, stop=True, reason="evidence")
-            if votes.posterior >= self.confidence
-            else votes
-        )
+        if votes.posterior >= self.confidence:
+            return replace(votes, stop=True, reason="evidence")
+        return votes
 
     def weights(self, responses: Sequence[Response]) -> list[float]:
         """Return ``max(1, exp(λ z))`` for each response, or one if ``weight`` is
@@ -431,22 +456,47 @@ class FirstAccepted(StoppingRule):
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
         votes = self.tally(responses)
-        return (
-            replace(votes, stop=True, reason="gate")
-            if _accepts(self.gate, responses)
-            else votes
-        )
+        if _accepts(self.gate, responses):
+            return replace(votes, stop=True, reason="gate")
+        return votes
 
 
 def _accepts(gate: float, responses: Sequence[Response]) -> bool:
-    first = responses[0] if len(responses) == 1 else None
-    if first is None or first.answer is None or first.score is None or first.cut_off:
+    """Return whether a gate accepts the responses, which are the first one alone."""
+    if len(responses) != 1 or is_cut_off_alone(responses):
         return False
-    return first.score >= gate
+    first = responses[0]
+    return first.answer is not None and first.score is not None and first.score >= gate
+
+
+class Around(StoppingRule):
+    """A rule around another one, whose properties it has.
+
+    Attributes:
+        rule: the other rule.
+    """
+
+    rule: StoppingRule
+
+    @property
+    def earliest(self) -> int:
+        return self.rule.earliest
+
+    @property
+    def may_accept_first(self) -> bool:
+        return self.rule.may_accept_first
+
+    @property
+    def reads_scores(self) -> bool:
+        return self.rule.reads_scores
+
+    def weights(self, responses: Sequence[Response]) -> list[float]:
+        """Return those of the other rule."""
+        return self.rule.weights(responses)
 
 
 @dataclass(frozen=True)
-class Supported(StoppingRule):
+class Supported(Around):
     """Apply a rule, and accept its answer only if it has more than ``share`` of the
     evidence.
 
@@ -472,31 +522,17 @@ class Supported(StoppingRule):
         decision = self.rule(responses)
         if decision.answer is None or decision.undecided:
             return decision
-        unanswered = sum(one.answer is None for one in responses)
-        given = sum(decision.evidence.values())
-        lead, total = decision.evidence.get(decision.answer, 0.0), given + unanswered
+        votes = sum(response.answer is not None for response in responses)
+        evidence = sum(decision.evidence.values())
+        lead = decision.evidence.get(decision.answer, 0.0)
+        total = evidence + len(responses) - votes
         if decision.stop and lead > self.share * total:
             return decision
-        votes = sum(one.answer is not None for one in responses)
-        left = max(0, self.budget - len(responses)) * given / votes
+        remaining = max(0, self.budget - len(responses))
+        left = remaining * evidence / votes  # each as heavy as the average vote so far
         if lead + left > self.share * (total + left):
             return replace(decision, stop=False, reason=None)
         return replace(decision, stop=True, reason="plurality")
-
-    @property
-    def earliest(self) -> int:
-        return self.rule.earliest
-
-    @property
-    def may_accept_first(self) -> bool:
-        return self.rule.may_accept_first
-
-    @property
-    def reads_scores(self) -> bool:
-        return self.rule.reads_scores
-
-    def weights(self, responses: Sequence[Response]) -> list[float]:
-        return self.rule.weights(responses)
 
 
 @dataclass(frozen=True)
@@ -508,12 +544,10 @@ class _Either(StoppingRule):
         decision = self.left(responses)
         if decision.stop or len(responses) < self.right.earliest:
             return decision
-        other = self.right(responses)
-        return (
-            replace(decision, stop=True, reason=other.reason)
-            if other.stop
-            else decision
-        )
+        right = self.right(responses)
+        if right.stop:
+            return replace(decision, stop=True, reason=right.reason)
+        return decision
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -530,10 +564,6 @@ class _Either(StoppingRule):
     @property
     def reads_scores(self) -> bool:
         return self.left.reads_scores or self.right.reads_scores
-
-    def prepare(self) -> None:
-        self.left.prepare()
-        self.right.prepare()
 
     def weights(self, responses: Sequence[Response]) -> list[float]:
         return self.left.weights(responses)

@@ -69,10 +69,10 @@ def signals_from_alternatives(
             f"{len(chosen)} tokens were generated, but alternatives came for "
             f"{len(alternatives)}"
         )
-    found: dict[str, Floats] = {}
+    by_name: dict[str, Floats] = {}
     for name in signals:
         if name == "token_logprob":
-            found[name] = np.asarray(chosen, dtype=float)
+            by_name[name] = np.asarray(chosen, dtype=float)
         elif name in ("self_certainty", "kl_uniform"):
             raise ConfigurationError(
                 f"signal {name!r} needs the model's whole distribution; a server that "
@@ -85,14 +85,14 @@ def signals_from_alternatives(
                 "request top_logprobs, or use 'token_logprob'"
             )
         elif name == "top_k":
-            found[name] = -alternatives.mean(axis=1)
+            by_name[name] = -alternatives.mean(axis=1)
         else:
             log_p = alternatives - np.logaddexp.reduce(
                 alternatives, axis=1, keepdims=True
             )
-            found[name] = (np.exp(log_p) * log_p).sum(axis=1)
-    check_finite(found)
-    return found
+            by_name[name] = (np.exp(log_p) * log_p).sum(axis=1)
+    check_finite(by_name)
+    return by_name
 
 
 def check_signals(signals: Collection[str], *, known: Sequence[str] = SIGNALS) -> None:

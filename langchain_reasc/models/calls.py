@@ -139,10 +139,10 @@ class CallJoiner:
         if self._finished:
             return
         self._finished = True
-        named = [call for call in self.calls if call.name]
-        is_lost = len(named) < len(self.calls)
-        self.calls = named
-        for call in named:
+        calls = [call for call in self.calls if call.name]
+        is_lost = len(calls) < len(self.calls)
+        self.calls = calls
+        for call in calls:
             if is_lost:
                 call.pieces.append(_UNREADABLE)
             call.end(whole=whole)
@@ -324,18 +324,21 @@ def _with_arguments(
     """Return raw calls of OpenAI's form, each with the arguments of the call with its
     id, without parts of calls.
     """
-    kept: dict[Any, Any] = {}
-    for at, raw in enumerate(raw_calls):
+    by_id: dict[Any, Any] = {}
+    for index, raw in enumerate(raw_calls):
         function = raw.get("function") if isinstance(raw, dict) else None
         if not isinstance(function, dict):
-            kept[at] = raw
+            by_id[index] = raw
         elif function.get("name"):
             id = raw.get("id") or None
-            own = arguments[id] if id and id in arguments else function.get("arguments")
-            kept.setdefault(
-                id or at, {**raw, "function": {**function, "arguments": own}}
+            call_arguments = (
+                arguments[id] if id and id in arguments else function.get("arguments")
             )
-    return [*kept.values()]
+            by_id.setdefault(
+                id or index,
+                {**raw, "function": {**function, "arguments": call_arguments}},
+            )
+    return [*by_id.values()]
 
 
 def _finished_block(

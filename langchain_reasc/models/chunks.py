@@ -182,7 +182,7 @@ def as_chunk(result: ChatResult) -> ChatGenerationChunk:
     """Return a response that was taken whole as the only chunk of a stream."""
     generation = result.generations[0]
     message: Any = generation.message
-    named = (
+    model_name = (
         {"model_name": name}
         if (name := (result.llm_output or {}).get("model_name"))
         else {}
@@ -193,7 +193,7 @@ def as_chunk(result: ChatResult) -> ChatGenerationChunk:
         if field != "type"
     }
     chunk = AIMessageChunk(
-        **{**fields, "response_metadata": {**message.response_metadata, **named}}
+        **{**fields, "response_metadata": {**message.response_metadata, **model_name}}
     )
     return ChatGenerationChunk(
         message=chunk, generation_info=generation.generation_info
@@ -209,11 +209,11 @@ def token_limit(model: BaseChatModel, call: Mapping[str, Any]) -> int | None:
     """Return how many tokens a response may have, by the arguments of the call or by
     what the model tells LangSmith.
     """
-    given = [call.get(name) for name in TOKEN_LIMITS]
-    if not any(given):
-        given = [langsmith_params(model).get("ls_max_tokens")]
+    limits = [call.get(name) for name in TOKEN_LIMITS]
+    if not any(limits):
+        limits = [langsmith_params(model).get("ls_max_tokens")]
     return next(
-        (limit for limit in given if isinstance(limit, int) and limit > 0), None
+        (limit for limit in limits if isinstance(limit, int) and limit > 0), None
     )
 
 
@@ -440,15 +440,15 @@ def _distinct_blocks(message: AIMessage) -> str | list[str | dict[str, Any]]:
         return message.content
     blocks: list[Any] = _with_all_calls(message, message.content)
     indices = {
-        at: block["index"]
-        for at, block in enumerate(blocks)
+        place: block["index"]
+        for place, block in enumerate(blocks)
         if isinstance(block, dict) and "index" in block
     }
     if len(set(indices.values())) == len(indices):
         return blocks
     return [
-        {**block, "index": at} if at in indices else block
-        for at, block in enumerate(blocks)
+        {**block, "index": place} if place in indices else block
+        for place, block in enumerate(blocks)
     ]
 
 

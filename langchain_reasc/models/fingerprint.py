@@ -106,13 +106,13 @@ class Fingerprint(BaseModel):
         besides the question.
         """
         parts = (self.prompt, self.tools, self.response_format, self.grammar)
-        asked = (
+        settings = (
             self.model,
             self.prompt_sha256,
             *(part and part.sha256 for part in parts),
             self.answer,
         )
-        return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:12]
+        return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
 
     def unbound(self) -> Self:
         """Return a copy in which tools, response format, grammar and stop strings are
@@ -157,7 +157,7 @@ def fingerprint_of(
         _setting(model, bound, name) for name in _SETTINGS
     )
     rest = {name: value for name, value in bound.items() if name not in _SETTINGS}
-    own: Callable[..., Mapping[str, Any]] | None = getattr(
+    own_parts: Callable[..., Mapping[str, Any]] | None = getattr(
         model, "calibration_fingerprint", None
     )
     described = {
@@ -170,7 +170,7 @@ def fingerprint_of(
             sorted({stop} if isinstance(stop, str) else set(map(str, stop or ())))
         ),
         "answer": None if answer is None else answer_name(answer),
-        **(_name_and_sampling(model, rest) if own is None else own(**rest)),
+        **(_name_and_sampling(model, rest) if own_parts is None else own_parts(**rest)),
     }
     sampling = described.pop("sampling", {}).items()
     return Fingerprint(
@@ -208,8 +208,8 @@ def votes_part(votes: ToolVotes) -> HashedPart | None:
     """Describe how calls of tools are compared; None for the default. Functions are
     compared by name.
     """
-    default, given = ToolVotes().as_plain(), votes.as_plain()
-    changed = {name: value for name, value in given.items() if value != default[name]}
+    default, plain = ToolVotes().as_plain(), votes.as_plain()
+    changed = {name: value for name, value in plain.items() if value != default[name]}
     return _hashed(_canonical(changed), changed) if changed else None
 
 
@@ -226,15 +226,15 @@ def answer_name(spec: Any) -> str:
     )
     if isinstance(spec, list | tuple):
         name = ",".join(map(str, spec))
-    known = name if isinstance(name, str) and name != "<lambda>" else "custom"
-    return f"{known}, version {EXTRACTION_VERSION}"
+    answer = name if isinstance(name, str) and name != "<lambda>" else "custom"
+    return f"{answer}, version {EXTRACTION_VERSION}"
 
 
 def _setting(model: BaseChatModel, bound: Mapping[str, Any], name: str) -> Any:
     """Return the setting ``name`` from the arguments, the model, or the dictionaries
     that models pass on.
     """
-    own = [
+    settings = [
         getattr(model, field, None)
         for field in _FIELDS.get(name, (name,))
         if field in type(model).model_fields
@@ -245,7 +245,7 @@ def _setting(model: BaseChatModel, bound: Mapping[str, Any], name: str) -> Any:
     )
     values = [
         bound.get(name),
-        *own,
+        *settings,
         *(held.get(name) for held in passed_on if isinstance(held, Mapping)),
     ]
     return next((value for value in values if value is not None), None)
@@ -317,8 +317,8 @@ def _grammar_part(grammar: Any) -> HashedPart:
     """Describe a grammar, shown by its first line."""
     if not grammar:
         return _NONE
-    first, *others = str(grammar).strip().splitlines() or [""]
-    return _hashed(first[:40] + ("…" if others or first[40:] else ""), grammar)
+    first, *lines = str(grammar).strip().splitlines() or [""]
+    return _hashed(first[:40] + ("…" if lines or first[40:] else ""), grammar)
 
 
 def _converted(convert: Callable[[Any], Any], value: Any) -> Any:
@@ -333,7 +333,10 @@ def _converted(convert: Callable[[Any], Any], value: Any) -> Any:
 
 def _name(*candidates: Any, keys: Sequence[str] = ("name", "type")) -> str | None:
     names = (
-        one.get(key) for one in candidates if isinstance(one, Mapping) for key in keys
+        candidate.get(key)
+        for candidate in candidates
+        if isinstance(candidate, Mapping)
+        for key in keys
     )
     return next((str(name) for name in names if name), None)
 
@@ -540,8 +543,8 @@ def check_signal(
     }
     _refuse(
         [
-            _difference(shown, measured[name], running[name])
-            for name, shown in names.items()
+            _difference(label, measured[name], running[name])
+            for name, label in names.items()
         ]
     )
 
@@ -557,7 +560,7 @@ def _difference(name: str, then: Any, now: Any) -> str | None:
 
 
 def _refuse(differences: Iterable[str | None]) -> None:
-    if differing := [one for one in differences if one]:
+    if differing := [difference for difference in differences if difference]:
         raise FingerprintMismatch(
             f"the calibration does not fit what runs ({'; '.join(differing)}). "
             "Calibrate again with `reasc calibrate`, or override with "

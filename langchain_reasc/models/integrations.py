@@ -291,8 +291,12 @@ def as_json_schema(schema: type[BaseModel]) -> dict[str, Any]:
     from openai import pydantic_function_tool
 
     function: Any = pydantic_function_tool(schema)["function"]
-    kept = {"name": function["name"], "schema": function["parameters"], "strict": True}
-    return {"type": "json_schema", "json_schema": kept}
+    json_schema = {
+        "name": function["name"],
+        "schema": function["parameters"],
+        "strict": True,
+    }
+    return {"type": "json_schema", "json_schema": json_schema}
 
 
 def streams_another_schema(model: BaseChatModel, arguments: Mapping[str, Any]) -> bool:

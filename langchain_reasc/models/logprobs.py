@@ -88,8 +88,8 @@ class SignalReading:
                 withheld, or has no span that the score is of; the message says why.
             ConfidenceError: the signal is empty or not finite.
         """
-        if why := self.withheld.get(measure.signal):
-            raise LogprobsUnavailable(f"no {measure.signal!r} signal: {why}")
+        if reason := self.withheld.get(measure.signal):
+            raise LogprobsUnavailable(f"no {measure.signal!r} signal: {reason}")
         return measure(self.signals, self.spans)
 
     def provenance(self, signal: str) -> Provenance:
@@ -211,19 +211,23 @@ def _read_tokens(
     that spell the calls.
     """
     calls = message.tool_calls if of_calls and isinstance(message, AIMessage) else []
-    read = (
+    reader = (
         _read_recorded
         if message.response_metadata.get(TOKEN_SIGNALS)
         else _compute_from_logprobs
     )
-    reading, pieces, kept = read(message, spelled=bool(calls or places))
+    reading, pieces, token_indices = reader(message, spelled=bool(calls or places))
     if not pieces or any(
-        values.shape != kept.shape for values in reading.signals.values()
+        values.shape != token_indices.shape for values in reading.signals.values()
     ):
         return reading
     if calls:
-        return _of_calls(reading, tokens_of_calls(pieces, calls), kept)
-    return replace(reading, spans=spans_of(pieces, places, kept)) if places else reading
+        return _of_calls(reading, tokens_of_calls(pieces, calls), token_indices)
+    return (
+        replace(reading, spans=spans_of(pieces, places, token_indices))
+        if places
+        else reading
+    )
 
 
 def _of_calls(
@@ -236,9 +240,9 @@ def _of_calls(
     """
     if mask is None or not (mask := mask[kept]).any():
         return reading
-    every = (0, int(np.count_nonzero(mask)))
+    whole_span = (0, int(np.count_nonzero(mask)))
     signals = {name: values[mask] for name, values in reading.signals.items()}
-    return replace(reading, signals=signals, spans=Spans(every, every))
+    return replace(reading, signals=signals, spans=Spans(whole_span, whole_span))
 
 
 def _read_recorded(message: BaseMessage, *, spelled: bool) -> _Read:
@@ -284,24 +288,30 @@ def _compute_from_logprobs(message: BaseMessage, *, spelled: bool) -> _Read:
     the tokens that have one.
     """
     tokens = read_tokens(message.response_metadata)
-    found = _checked_logprobs(tokens, message)
+    checked = _checked_logprobs(tokens, message)
     names = [
         name
         for name in ("top_k", "token_logprob", "neg_entropy")
-        if name not in found.withheld
+        if name not in checked.withheld
     ]
-    signals = signals_from_alternatives(found.chosen, found.alternatives, signals=names)
+    signals = signals_from_alternatives(
+        checked.chosen, checked.alternatives, signals=names
+    )
     # If each token is the least likely of its alternatives, these may be k + 1: k and
     # the token, which is not among them. Only an answer of a token or two can look like
     # that.
-    unsure = found.k > 1 and bool((found.chosen <= found.alternatives[:, -1]).all())
+    unsure = checked.k > 1 and bool(
+        (checked.chosen <= checked.alternatives[:, -1]).all()
+    )
     k: dict[str, int] = (
-        {} if unsure else {name: found.k for name in signals if name != "token_logprob"}
+        {}
+        if unsure
+        else {name: checked.k for name in signals if name != "token_logprob"}
     )
     reading = SignalReading(
-        signals, k=k, withheld=found.withheld, notices=found.notices
+        signals, k=k, withheld=checked.withheld, notices=checked.notices
     )
-    return reading, _token_bytes(tokens) if spelled else None, found.places
+    return reading, _token_bytes(tokens) if spelled else None, checked.places
 
 
 def _checked_logprobs(tokens: Sequence[Token], message: BaseMessage) -> TokenLogprobs:

@@ -157,8 +157,8 @@ def _parallel_arrays(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
         for name in ("tokens", "top_logprobs")
     )
     return [
-        _token(text, None, value, others)
-        for text, value, others in zip(texts, chosen, ranked, strict=True)
+        _token(text, None, value, alternatives)
+        for text, value, alternatives in zip(texts, chosen, ranked, strict=True)
     ]
 
 
@@ -186,8 +186,13 @@ def _gemini(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
         return None
     ranked = _aligned(len(chosen), _field(payload, "top_candidates", "topCandidates"))
     return [
-        _token(_field(one, "token"), None, _logprob(one), _field(others, "candidates"))
-        for one, others in zip(chosen, ranked, strict=True)
+        _token(
+            _field(entry, "token"),
+            None,
+            _logprob(entry),
+            _field(alternatives, "candidates"),
+        )
+        for entry, alternatives in zip(chosen, ranked, strict=True)
     ]
 
 
@@ -213,12 +218,12 @@ def _read_entries(entries: Any) -> list[Token]:
         return []
     return [
         _token(
-            _field(one, "token"),
-            _field(one, "bytes"),
-            _logprob(one),
-            _field(one, "top_logprobs"),
+            _field(entry, "token"),
+            _field(entry, "bytes"),
+            _logprob(entry),
+            _field(entry, "top_logprobs"),
         )
-        for one in entries
+        for entry in entries
     ]
 
 
@@ -266,33 +271,33 @@ def _alternatives(ranked: Any, text: object, logprob: object) -> tuple[object, .
     if isinstance(ranked, Mapping):
         return tuple(ranked.values())
     entries = ranked if _is_list(ranked) else ()
-    values = [_logprob(one) for one in entries]
+    values = [_logprob(entry) for entry in entries]
     if type(logprob) is float and isinstance(text, str) and values.count(logprob) > 1:
         again = [
-            at
-            for at, one in enumerate(entries)
-            if values[at] == logprob and _field(one, "token") == text
+            index
+            for index, entry in enumerate(entries)
+            if values[index] == logprob and _field(entry, "token") == text
         ]
-        values = [value for at, value in enumerate(values) if at not in again[1:]]
+        values = [value for index, value in enumerate(values) if index not in again[1:]]
     return tuple(values)
 
 
-def _logprob(one: Any) -> Any:
+def _logprob(entry: Any) -> Any:
     if (
-        type(one) is dict and (value := one.get("logprob")) is not None
+        type(entry) is dict and (value := entry.get("logprob")) is not None
     ):  # ten thousand of these in a long response
         return value
-    return _field(one, "logprob", "log_probability", "logProbability")
+    return _field(entry, "logprob", "log_probability", "logProbability")
 
 
-def _field(one: Any, *names: str) -> Any:
+def _field(entry: Any, *names: str) -> Any:
     """The first of these that a dict or an object (some clients give pydantic models)
     holds.
     """
-    is_dict = type(one) is dict or isinstance(one, Mapping)
+    is_dict = type(entry) is dict or isinstance(entry, Mapping)
     for name in names:
         if (
-            value := one.get(name) if is_dict else getattr(one, name, None)
+            value := entry.get(name) if is_dict else getattr(entry, name, None)
         ) is not None:
             return value
     return None
@@ -441,13 +446,15 @@ def _could_spell(spelled: bytes, text: str) -> bool:
     spell, such as ids, parts of characters and the alphabet of byte-level vocabularies,
     are no evidence.
     """
-    held = spelled.decode("utf-8", "replace")
-    if held.startswith("token_id:") or "\ufffd" in held:
+    text_of_token = spelled.decode("utf-8", "replace")
+    if text_of_token.startswith("token_id:") or "\ufffd" in text_of_token:
         return True
-    ours, theirs = (_NO_LETTERS.sub("", one.casefold()) for one in (text, held))
+    ours, theirs = (
+        _NO_LETTERS.sub("", spelling.casefold()) for spelling in (text, text_of_token)
+    )
     if ours in theirs:
         return True
-    runs = {ours[at : at + _RUN] for at in range(max(1, len(ours) - _RUN + 1))}
+    runs = {ours[index : index + _RUN] for index in range(max(1, len(ours) - _RUN + 1))}
     return 2 * sum(run in theirs for run in runs) >= len(runs)
 
 
@@ -505,7 +512,7 @@ def _screen_tokens(chosen: Floats, table: Floats) -> tuple[Mask, list[str]]:
         & ((counts < counts.max()) | (counts.max() > 1))
     )
     keep, notices = np.ones(len(chosen), dtype=bool), []
-    for odd, what in (
+    for odd, oddity in (
         (np.isnan(chosen), "carry no log-probability (null or NaN)"),
         (
             chosen <= FLOOR,
@@ -524,10 +531,10 @@ def _screen_tokens(chosen: Floats, table: Floats) -> tuple[Mask, list[str]]:
         keep &= ~odd
         if len(keep) - np.count_nonzero(keep) > _MAX_ODD_SHARE * len(keep):
             raise LogprobsUnavailable(
-                f"{np.count_nonzero(odd)} of {len(keep)} tokens {what}"
+                f"{np.count_nonzero(odd)} of {len(keep)} tokens {oddity}"
             )
         if odd.any():
-            notices.append(f"some tokens {what}; they are left out of the confidence")
+            notices.append(f"some tokens {oddity}; they are left out of the confidence")
     return keep, notices
 
 

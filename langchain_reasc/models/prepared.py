@@ -156,14 +156,17 @@ class PreparedModel:
         )
 
     def _bound_to(self, kwargs: Mapping[str, Any]) -> "PreparedModel":
-        every = {**self.kwargs, **kwargs}
+        arguments = {**self.kwargs, **kwargs}
         notices = dict.fromkeys(
-            [*self.notices, *_notices(list(leaves(self.model, every)), logprobs=False)]
+            [
+                *self.notices,
+                *_notices(list(leaves(self.model, arguments)), logprobs=False),
+            ]
         )
         keep = self.keep_logprobs or bool(kwargs.get("logprobs"))
         return replace(
             self,
-            kwargs=_without_n(every),
+            kwargs=_without_n(arguments),
             notices=tuple(notices),
             keep_logprobs=keep,
             later=kwargs,
@@ -224,8 +227,10 @@ class PreparedModel:
             or not all(is_known(leaf.model) for leaf in self._leaves)
         ):
             return None
-        first, *others = map(_signals, self._leaves)
-        return tuple(name for name in first if all(name in other for other in others))
+        first, *other_leaves = map(_signals, self._leaves)
+        return tuple(
+            name for name in first if all(name in signals for signals in other_leaves)
+        )
 
     @cached_property
     def schemas(self) -> dict[str, Schema] | None:
@@ -235,8 +240,8 @@ class PreparedModel:
         tools = self.kwargs.get("tools")
         return (
             {
-                name: self.classes.get(name, one)
-                for name, one in schemas_of(tools).items()
+                name: self.classes.get(name, schema)
+                for name, schema in schemas_of(tools).items()
             }
             if tools
             else None
@@ -369,7 +374,7 @@ def prepare_model(
         **kwargs: further arguments of every call; they win over bound ones.
     """
     model = model_of(model)
-    given: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "quiet": quiet,
         "ask_confidence": ask_confidence,
         "origin": _innermost(model),
@@ -384,14 +389,14 @@ def prepare_model(
         if (
             not quiet or ask_confidence
         ):  # which is stated in the text, and taken out of it
-            return replace(ready, **given)
+            return replace(ready, **settings)
 
         @cache
         def prepare_live(read: bool) -> PreparedModel:
             live = purpose._replace(logprobs=logprobs and read, live=True)
             return Context().run(_prepared, one, kwargs, live)
 
-        return replace(ready, prepare_live=prepare_live, **given)
+        return replace(ready, prepare_live=prepare_live, **settings)
 
     if not is_configurable(model):
         return prepare(model)
@@ -399,7 +404,7 @@ def prepare_model(
     try:
         default = per_config.under({})
     except ConfigurationError:  # only the config of a call says what it is
-        default = PreparedModel(model, _without_n(kwargs), **given)
+        default = PreparedModel(model, _without_n(kwargs), **settings)
     return replace(
         default, notices=(), no_logprobs=None, not_requested=None, per_config=per_config
     )
@@ -416,17 +421,17 @@ def _prepared(
         config = merge_configs(model.config, config)
         model = model.bound
     ready, added = _sampleable(model, kwargs, purpose)
-    found = list(leaves(model, kwargs))
+    inner_models = list(leaves(model, kwargs))
     return PreparedModel(
         ready,
         {**_without_n(kwargs), **added},
         config,
-        _notices(found, logprobs=purpose.logprobs),
-        _no_logprobs_reason(found),
-        _not_requested_reason(found) if purpose.logprobs else None,
+        _notices(inner_models, logprobs=purpose.logprobs),
+        _no_logprobs_reason(inner_models),
+        _not_requested_reason(inner_models) if purpose.logprobs else None,
         any(
             leaf.integration.logprobs and leaf.given(leaf.integration.logprobs)
-            for leaf in found
+            for leaf in inner_models
         ),
         quiet=purpose.quiet,
     )
@@ -439,9 +444,9 @@ def _require_messages(model: AnyRunnable) -> None:
     Raises:
         ConfigurationError: says what to write instead.
     """
-    if (what := _what_is_given(model)) is not None:
+    if (kind := _what_is_given(model)) is not None:
         raise ConfigurationError(
-            f"the model {what}, and ReASC votes on messages: give a chat model, and "
+            f"the model {kind}, and ReASC votes on messages: give a chat model, and "
             "what parses them comes behind the vote, as "
             "ReASCRunnable(model=llm).with_structured_output(Schema), or "
             "ReASCRunnable(model=llm) | parser"
@@ -491,14 +496,14 @@ def model_of(given: ModelOrName) -> Runnable[LanguageModelInput, Any]:
     try:
         if not given.strip():
             raise ValueError("it is empty")
-        made: BaseChatModel = init_chat_model(given)
-        return made
+        model: BaseChatModel = init_chat_model(given)
+        return model
     except ValidationError as error:  # whose text would show the values, API keys too
-        why, cause = "; ".join(findings(error, values=False)), None
+        reason, cause = "; ".join(findings(error, values=False)), None
     except ValueError as error:
-        why, cause = str(error).partition("\n")[0].rstrip("."), error
+        reason, cause = str(error).partition("\n")[0].rstrip("."), error
     raise ConfigurationError(
-        f"no chat model can be made of the name {given!r} ({why}); write the provider "
+        f"no chat model can be made of the name {given!r} ({reason}); write the provider "
         "before it, as in 'openai:gpt-4o-mini', or give the chat model itself"
     ) from cause
 
@@ -590,12 +595,12 @@ def _sampleable(
         ), {}
     if not (wrapped := wrapped_runnables(model)):
         return model, {}
-    given = {} if isinstance(model, RunnableSequence) else arguments
-    each = [
-        sampleable(one, given) for one in wrapped
+    inner_arguments = {} if isinstance(model, RunnableSequence) else arguments
+    prepared = [
+        sampleable(inner, inner_arguments) for inner in wrapped
     ]  # which do not all take the same arguments
     return rewrap(
-        model, [copy.bind(**added) if added else copy for copy, added in each]
+        model, [copy.bind(**added) if added else copy for copy, added in prepared]
     ), {}
 
 
@@ -637,9 +642,9 @@ def _safe_fields(leaf: Leaf, *, whole: bool) -> dict[str, Any]:
     if n and isinstance(getattr(model, n, None), int):
         fields[n] = 1
     for name in PASSED_THROUGH:
-        held = getattr(model, name, None)
-        if name in names and held and (kept := _without_n(held)) != held:
-            fields[name] = kept
+        settings = getattr(model, name, None)
+        if name in names and settings and (safe := _without_n(settings)) != settings:
+            fields[name] = safe
     if whole:
         fields |= {
             "disable_streaming": True,
@@ -652,12 +657,12 @@ def _without_n(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of a call for one response: several in one stream cannot be told apart,
     nor cut off one by one.
     """
-    kept = dict(arguments)
-    kept.pop("n", None)
+    safe = dict(arguments)
+    safe.pop("n", None)
     for name in PASSED_THROUGH:
-        if isinstance(held := kept.get(name), Mapping):
-            kept[name] = _without_n(held)
-    return kept
+        if isinstance(settings := safe.get(name), Mapping):
+            safe[name] = _without_n(settings)
+    return safe
 
 
 def _logprobs_options(leaf: Leaf) -> dict[str, Any]:
@@ -674,13 +679,17 @@ def _logprobs_options(leaf: Leaf) -> dict[str, Any]:
     )
     if name is None or leaf.arguments.get(name, True) is False:
         return {}
-    given, count = leaf.given(name), leaf.given(top or "top_logprobs")
+    setting, count = leaf.given(name), leaf.given(top or "top_logprobs")
     if top is None:
         number = (
-            given if isinstance(given, int) and not isinstance(given, bool) else count
+            setting
+            if isinstance(setting, int) and not isinstance(setting, bool)
+            else count
         )
         return {name: most if number is None else number}
-    return ({} if given else {name: True}) | ({} if count is not None else {top: most})
+    return ({} if setting else {name: True}) | (
+        {} if count is not None else {top: most}
+    )
 
 
 def _logprobs_request(leaf: Leaf, *, required: bool) -> LogprobsRequest | None:
@@ -704,10 +713,10 @@ def _accepts(model: BaseChatModel, name: str, value: Any) -> bool:
     """Whether a model has a field for a value: one that says yes or no takes no number
     in place of yes.
     """
-    found = type(model).model_fields.get(name)
-    return found is not None and (
+    field = type(model).model_fields.get(name)
+    return field is not None and (
         isinstance(value, bool)
-        or int in (found.annotation, *get_args(found.annotation))
+        or int in (field.annotation, *get_args(field.annotation))
     )
 
 
@@ -715,19 +724,19 @@ def _accepts(model: BaseChatModel, name: str, value: Any) -> bool:
 # ---------------------------------------------------------------
 
 
-def _notices(found: Sequence[Leaf], *, logprobs: bool) -> tuple[str, ...]:
+def _notices(inner_models: Sequence[Leaf], *, logprobs: bool) -> tuple[str, ...]:
     """What makes the samples of a model the same, or its confidence unreadable; each
     once.
     """
     notices: list[str] = []
-    for leaf in found:
-        own, integration = _sampling_notices(leaf), leaf.integration
+    for leaf in inner_models:
+        leaf_notices, integration = _sampling_notices(leaf), leaf.integration
         if logprobs and integration.no_logprobs:
-            own.append(f"no confidence: {integration.no_logprobs}")
-        notices += [f"{type(leaf.model).__name__}: {notice}" for notice in own]
+            leaf_notices.append(f"no confidence: {integration.no_logprobs}")
+        notices += [f"{type(leaf.model).__name__}: {notice}" for notice in leaf_notices]
     if (
-        any(leaf.seed is not None for leaf in found)
-        and len({leaf.integration.seed for leaf in found}) > 1
+        any(leaf.seed is not None for leaf in inner_models)
+        and len({leaf.integration.seed for leaf in inner_models}) > 1
     ):
         notices.append(_MIXED_SEEDS)
     return tuple(dict.fromkeys(notices))
@@ -771,35 +780,37 @@ def _warn_once(model: BaseChatModel, notice: str) -> None:
         logger.warning("%s: %s", type(model).__name__, notice)
 
 
-def _no_logprobs_reason(found: Sequence[Leaf]) -> str | None:
+def _no_logprobs_reason(inner_models: Sequence[Leaf]) -> str | None:
     """Why no confidence can come from a model, if that is known before anything is paid
     for.
     """
-    why = found[0].integration.no_logprobs if found else None
-    if not why or not all(leaf.integration.no_logprobs for leaf in found[1:]):
+    reason = inner_models[0].integration.no_logprobs if inner_models else None
+    if not reason or not all(leaf.integration.no_logprobs for leaf in inner_models[1:]):
         return None
-    return f"{type(found[0].model).__name__} returns no logprobs: {why}; {_REGISTER}"
+    return f"{type(inner_models[0].model).__name__} returns no logprobs: {reason}; {_REGISTER}"
 
 
-def _not_requested_reason(found: Sequence[Leaf]) -> str | None:
+def _not_requested_reason(inner_models: Sequence[Leaf]) -> str | None:
     """Why a model is not asked for logprobs, which it might return all the same: nobody
     knows its class.
     """
-    if not found or any(
-        leaf.integration.logprobs or is_known(leaf.model) for leaf in found
+    if not inner_models or any(
+        leaf.integration.logprobs or is_known(leaf.model) for leaf in inner_models
     ):
         return None
     return (
-        f"{type(found[0].model).__name__} was not asked for them, since the class is "
+        f"{type(inner_models[0].model).__name__} was not asked for them, since the class is "
         f"not known and has no fields named logprobs and top_logprobs; {_REGISTER}, or "
         "bind what asks for them"
     )
 
 
 def _signals(leaf: Leaf) -> tuple[str, ...]:
-    own = getattr(leaf.model, "signals", None)
-    if isinstance(own, Sequence) and own:  # a model of ours, which computes them itself
-        return tuple(map(str, own))
+    signals = getattr(leaf.model, "signals", None)
+    if (
+        isinstance(signals, Sequence) and signals
+    ):  # a model of ours, which computes them itself
+        return tuple(map(str, signals))
     return (
         ()
         if leaf.integration.logprobs is None

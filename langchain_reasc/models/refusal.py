@@ -95,10 +95,10 @@ class LogprobsMemory:
 
         ``request`` has its fields, or the arguments of the call that makes it.
         """
-        named = (str(request.get(name)) for name in ("model", "reasoning_effort"))
+        parts = (str(request.get(name)) for name in ("model", "reasoning_effort"))
         shape = hash(
             (
-                *named,
+                *parts,
                 *(bool(request.get(name)) for name in ("tools", "response_format")),
                 streamed,
             )
@@ -170,8 +170,8 @@ class LogprobsMemory:
         ``request`` makes the request, streamed or not. ``model`` is None for the
         server's own.
         """
-        reason, begun, name, known = None, False, str(model), self.unstreamed
-        if name not in known:
+        reason, begun, name, models = None, False, str(model), self.unstreamed
+        if name not in models:
             async with aclosing(each(request(True))) as items:
                 try:
                     async for item in items:
@@ -191,8 +191,8 @@ class LogprobsMemory:
             async for item in items:
                 if (
                     reason
-                    and len(known) < _MOST_SHAPES
-                    and known.setdefault(name, reason) is reason
+                    and len(models) < _MOST_SHAPES
+                    and models.setdefault(name, reason) is reason
                 ):
                     logger.warning(
                         (
@@ -215,7 +215,9 @@ class LogprobsMemory:
         """
         generations = result.generations if isinstance(result, ChatResult) else [result]
         messages = [
-            one.message for one in generations if isinstance(one, ChatGeneration)
+            generation.message
+            for generation in generations
+            if isinstance(generation, ChatGeneration)
         ]
         if reason is None:
             marked = any(
@@ -224,8 +226,8 @@ class LogprobsMemory:
             self.accepted = self.accepted or not marked
             return
         with _remembering:
-            known, self.refused = self.refused, reason
-        if known is None:
+            before, self.refused = self.refused, reason
+        if before is None:
             logger.warning(
                 "the model is asked without logprobs, which its server refuses: %s",
                 reason,
@@ -280,13 +282,13 @@ class LogprobsRequest:
         def request(with_logprobs: bool) -> Any:
             if with_logprobs:
                 return original(model, messages, *args, **kwargs)
-            kept = {
+            arguments = {
                 key: value for key, value in kwargs.items() if key not in self.names
             }
             bare = model.model_copy(update=self.fields)
             for method in ("_stream", "_astream", "_generate", "_agenerate"):
                 bare.__dict__.pop(method, None)  # back to those of its class
-            return getattr(bare, name)(messages, *args, **kept)
+            return getattr(bare, name)(messages, *args, **arguments)
 
         streamed = "stream" in name
         memory = self.memory.of_shape(kwargs, streamed=streamed)
@@ -335,24 +337,24 @@ def refusal_reason(error: Exception, of: re.Pattern[str] = _LOGPROBS) -> str | N
     return f"{line[:_LONGEST]}..." if len(line) > _LONGEST else line or None
 
 
-def _fields_on(what: re.Pattern[str], detail: list[Any]) -> str:
+def _fields_on(pattern: re.Pattern[str], detail: list[Any]) -> str:
     """What pydantic says of the fields of a request so named; empty if it found fault
     with others.
     """
-    named = [
-        one
-        for one in detail
-        if isinstance(one, dict) and what.search(str(one.get("loc")))
+    matching = [
+        finding
+        for finding in detail
+        if isinstance(finding, dict) and pattern.search(str(finding.get("loc")))
     ]
-    return "; ".join(f"{one.get('msg')}: {one['loc']}" for one in named)
+    return "; ".join(f"{finding.get('msg')}: {finding['loc']}" for finding in matching)
 
 
-def _sentence_on(what: re.Pattern[str], error: Exception, answer: Any) -> str:
+def _sentence_on(pattern: re.Pattern[str], error: Exception, answer: Any) -> str:
     """What the body or the text of an error says of it; empty if the error is about
     something else.
     """
     param = answer.get("param") if isinstance(answer, dict) else None
-    if isinstance(param, str) and param and not what.search(param):
+    if isinstance(param, str) and param and not pattern.search(param):
         return ""
     if isinstance(answer, dict):
         text = str(answer.get("message") or json.dumps(answer))
@@ -361,7 +363,7 @@ def _sentence_on(what: re.Pattern[str], error: Exception, answer: Any) -> str:
         with suppress(Exception):  # a response that is streamed and was not read
             text += f" {getattr(getattr(error, 'response', None), 'text', '')}"
     text = _ECHO.sub("", text)
-    return text if what.search(text) and (param or _UNSUPPORTED.search(text)) else ""
+    return text if pattern.search(text) and (param or _UNSUPPORTED.search(text)) else ""
 
 
 def _unavailable(reason: str) -> LogprobsUnavailable:

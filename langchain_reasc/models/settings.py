@@ -35,11 +35,11 @@ def share_a_client(one: Iterable[Leaf], other: Iterable[Leaf]) -> bool:
     They do if both have a class of chat models in common, as ``ChatOpenAI`` and
     ``AzureChatOpenAI`` have ``BaseChatOpenAI``.
     """
-    first, others = next(iter(one), None), list(other)
+    first, leaves_of_other = next(iter(one), None), list(other)
     return (
         first is not None
-        and bool(others)
-        and all(_are_related(first.model, leaf.model) for leaf in others)
+        and bool(leaves_of_other)
+        and all(_are_related(first.model, leaf.model) for leaf in leaves_of_other)
     )
 
 
@@ -68,8 +68,8 @@ def bindable(
     if share_a_client(leaves(written_for, {}), sampled):
         return dict(settings)
     kind = type(sampled[0].model if sampled else model)
-    known = NEUTRAL | inspect.signature(getattr(kind, method)).parameters.keys()
-    return {name: value for name, value in settings.items() if name in known}
+    names = NEUTRAL | inspect.signature(getattr(kind, method)).parameters.keys()
+    return {name: value for name, value in settings.items() if name in names}
 
 
 def without_cache_marks(messages: Iterable[BaseMessage]) -> list[BaseMessage]:

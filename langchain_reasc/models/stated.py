@@ -88,7 +88,7 @@ def ask_for_confidence(
     only, or else put in front.
     """
     line = instruction(tools=tools)
-    for at, message in enumerate(messages):
+    for index, message in enumerate(messages):
         if message.type == "system" or getattr(message, "role", None) in (
             "system",
             "developer",
@@ -103,9 +103,9 @@ def ask_for_confidence(
                     else line
                 )
             return [
-                *messages[:at],
+                *messages[:index],
                 message.model_copy(update={"content": added}),
-                *messages[at + 1 :],
+                *messages[index + 1 :],
             ]
     return [SystemMessage(line), *messages]
 
@@ -127,11 +127,11 @@ def read_stated_confidence(message: AIMessage) -> AIMessage:
         )
     else:
         blocks, content = content, []
-        for at, block in enumerate(blocks):
+        for index, block in enumerate(blocks):
             text = _text(block)
             if text and (rest := without_statement(text)) != text:
                 confidence = _confidence_outside_reasoning(
-                    text, cut_off=cut_off and at == len(blocks) - 1
+                    text, cut_off=cut_off and index == len(blocks) - 1
                 )
                 if (
                     not rest.strip()
@@ -154,14 +154,14 @@ def without_statement(text: str) -> str:
     at the end of its last line.
     """
     lines = text.rstrip().split("\n")
-    kept = [
+    unstated = [
         rest for line in lines if (rest := _without_leading_statement(line)) is not None
     ]
-    while kept and not kept[-1].strip():
-        kept.pop()
-    if kept and (found := _trailing_statement(kept[-1])):
-        kept[-1] = kept[-1][: found.start] + found.tags
-    return text if kept == lines else "\n".join(kept).rstrip()
+    while unstated and not unstated[-1].strip():
+        unstated.pop()
+    if unstated and (statement := _trailing_statement(unstated[-1])):
+        unstated[-1] = unstated[-1][: statement.start] + statement.tags
+    return text if unstated == lines else "\n".join(unstated).rstrip()
 
 
 def stated_confidence(text: str) -> float | None:
@@ -169,10 +169,10 @@ def stated_confidence(text: str) -> float | None:
     or there is none.
     """
     lines = text.rstrip().split("\n")
-    found = _trailing_statement(lines[-1]) or next(
+    statement = _trailing_statement(lines[-1]) or next(
         filter(None, map(_leading_statement, reversed(lines))), None
     )
-    return _as_share(found.value) if found and found.value else None
+    return _as_share(statement.value) if statement and statement.value else None
 
 
 def _text(block: Any) -> str | None:
@@ -193,37 +193,43 @@ def _without_leading_statement(line: str) -> str | None:
     """What a line says besides a statement that it begins with; None if that is
     nothing.
     """
-    found = _leading_statement(line)
-    if found is None:
+    statement = _leading_statement(line)
+    if statement is None:
         return line
-    after = _NEXT_SENTENCE.match(line, found.value.end()) if found.value else None
-    return line[after.end() :] if after else found.tags or None
+    after = (
+        _NEXT_SENTENCE.match(line, statement.value.end()) if statement.value else None
+    )
+    return line[after.end() :] if after else statement.tags or None
 
 
 def _leading_statement(line: str) -> _Statement | None:
     """The statement that a line begins with."""
     label = _LABEL.search(line)
-    found = _statement(line, label) if label else None
-    if label is None or found is None or found.start:
+    statement = _statement(line, label) if label else None
+    if label is None or statement is None or statement.start:
         return None
     if label["colon"]:
         return (
-            found
-            if found.value or len(line[label.end() :].split()) <= _MAX_WORDS
+            statement
+            if statement.value or len(line[label.end() :].split()) <= _MAX_WORDS
             else None
         )
-    return found if found.rest else None
+    return statement if statement.rest else None
 
 
 def _trailing_statement(line: str) -> _Statement | None:
     """The statement at the end of a line that says something else first."""
     *_, label = (None, *_LABEL.finditer(line))
-    found = _statement(line, label) if label else None
-    if label is None or found is None or not found.start or not found.rest:
+    statement = _statement(line, label) if label else None
+    if label is None or statement is None or not statement.start or not statement.rest:
         return None
     as_asked = label[0].startswith("Confidence") and not label["more"]
-    marked = not set(_OPENING + _BETWEEN).isdisjoint(line[found.start : label.start()])
-    return found if as_asked or marked or line[found.start - 1] in _ENDS else None
+    marked = not set(_OPENING + _BETWEEN).isdisjoint(
+        line[statement.start : label.start()]
+    )
+    return (
+        statement if as_asked or marked or line[statement.start - 1] in _ENDS else None
+    )
 
 
 def _statement(line: str, label: re.Match[str]) -> _Statement:
@@ -232,14 +238,17 @@ def _statement(line: str, label: re.Match[str]) -> _Statement:
         before = before[: leading.start()]
     # What is marked up before it keeps its marks: of "**42** - **Confidence:** 85%" the
     # first two stars.
-    kept = (
+    text_before = (
         before.rstrip(_OPENING).rstrip().rstrip(_BETWEEN).rstrip()
         if before.strip(_MARKS)
         else ""
     )
     value = _VALUE.match(line, label.end())
     return _Statement(
-        len(kept), label, value, _REST.match(line, value.end()) if value else None
+        len(text_before),
+        label,
+        value,
+        _REST.match(line, value.end()) if value else None,
     )
 
 

@@ -49,7 +49,9 @@ def without_thinking(model: AnyRunnable) -> AnyRunnable:
         )
     wrapped = wrapped_runnables(model)
     return (
-        rewrap(model, [without_thinking(one) for one in wrapped]) if wrapped else model
+        rewrap(model, [without_thinking(inner) for inner in wrapped])
+        if wrapped
+        else model
     )
 
 
@@ -81,8 +83,8 @@ def without_thoughts(message: BaseMessage) -> BaseMessage:
     """Return a message without its thoughts."""
     if not has_thoughts(message):
         return message
-    kept = [block for block in message.content if not _is_thought(block)]
-    return message.model_copy(update={"content": kept})
+    content = [block for block in message.content if not _is_thought(block)]
+    return message.model_copy(update={"content": content})
 
 
 def _is_thought(block: Any) -> bool:
@@ -97,5 +99,9 @@ def is_signed_by_another(message: AIMessage, names: Iterable[str]) -> bool:
     """
     metadata = message.response_metadata
     signer = metadata.get("model_name") or metadata.get("model")
-    own = {_DATED.sub("", name) for name in names}
-    return isinstance(signer, str) and bool(own) and _DATED.sub("", signer) not in own
+    own_names = {_DATED.sub("", name) for name in names}
+    return (
+        isinstance(signer, str)
+        and bool(own_names)
+        and _DATED.sub("", signer) not in own_names
+    )

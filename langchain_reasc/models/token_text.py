@@ -28,12 +28,15 @@ def recorded_pieces(metadata: Mapping[str, Any]) -> list[bytes] | None:
     """Return what each token spells, as a model in this process recorded it; None if it
     did not.
     """
-    held = metadata.get(GENERATED_TEXT)
-    if not isinstance(held, Mapping) or "\ufffd" in str(
-        held.get("text")
+    recorded = metadata.get(GENERATED_TEXT)
+    if not isinstance(recorded, Mapping) or "\ufffd" in str(
+        recorded.get("text")
     ):  # which stands for other bytes
         return None
-    raw, sizes = str(held.get("text")).encode(errors="replace"), held.get("sizes")
+    raw, sizes = (
+        str(recorded.get("text")).encode(errors="replace"),
+        recorded.get("sizes"),
+    )
     if not isinstance(sizes, list) or not all(
         type(size) is int and size >= 0 for size in sizes
     ):
@@ -89,10 +92,11 @@ def spans_of(
             spans.append(None)
             continue
         first, stop = (
-            begin + len(places.text[:at].encode(errors="replace")) for at in place
+            begin + len(places.text[:index].encode(errors="replace")) for index in place
         )
         start, stop = (
-            int(at) for at in np.searchsorted(kept, _tokens_over(ends, first, stop))
+            int(index)
+            for index in np.searchsorted(kept, _tokens_over(ends, first, stop))
         )
         spans.append((start, stop) if start < stop else None)
     return Spans(*spans)
@@ -115,15 +119,15 @@ def tokens_of_calls(
     for call in reversed(
         calls
     ):  # a draft of a call may stand before it, in the model's reasoning
-        found = _last_call(text, end, str(call["name"]), call["args"])
-        if found is None:
+        place = _last_call(text, end, str(call["name"]), call["args"])
+        if place is None:
             return None
-        for span in found:
+        for span in place:
             first, stop = (
-                len(text[:at].encode("utf-8", "surrogateescape")) for at in span
+                len(text[:index].encode("utf-8", "surrogateescape")) for index in span
             )
             mask[slice(*_tokens_over(ends, first, stop))] = True
-        end = found[0][0]
+        end = place[0][0]
     return mask if calls else None
 
 
@@ -144,20 +148,20 @@ def _last_call(
     text: str, end: int, name: str, arguments: Any
 ) -> tuple[Span, Span] | None:
     """Where the last such call before ``end`` has its name and its arguments."""
-    expected, named = (
+    expected, name_pattern = (
         _canonical(arguments),
         re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])"),
     )
     if not expected or not name:
         return None
-    for head, at in islice(_braces_after(name, text, end), _TRIED):
-        names = [found.span() for found in named.finditer(text, head, at)]
+    for head, brace in islice(_braces_after(name, text, end), _TRIED):
+        names = [match.span() for match in name_pattern.finditer(text, head, brace)]
         try:
-            value, stop = _JSON.raw_decode(text, at)
+            value, stop = _JSON.raw_decode(text, brace)
         except (RecursionError, ValueError):
             continue
         if names and stop <= end and _canonical(value) == expected:
-            return names[-1], (at, stop)
+            return names[-1], (brace, stop)
     return None
 
 
@@ -165,11 +169,11 @@ def _braces_after(name: str, text: str, end: int) -> Iterator[tuple[int, int]]:
     """Yield (from where to look for the name, brace) of each brace with the name
     shortly before it, the last first.
     """
-    at = end
-    while (at := text.rfind("{", 0, at)) >= 0:
-        head = max(0, at - _HEAD - len(name))
-        if name in text[head:at]:
-            yield head, at
+    brace = end
+    while (brace := text.rfind("{", 0, brace)) >= 0:
+        head = max(0, brace - _HEAD - len(name))
+        if name in text[head:brace]:
+            yield head, brace
 
 
 def _canonical(value: Any) -> str | None:

@@ -99,16 +99,18 @@ def tokens_written(parts: Iterable[tuple[BaseMessage, Mapping[str, Any]]]) -> in
     reasoning.
     """
     tokens = rest = 0
-    for at, (message, metadata) in enumerate(parts):
+    for index, (message, metadata) in enumerate(parts):
         listed, spelled = listed_tokens(metadata)
         size = len(written(message).encode(errors="replace"))
-        told = (
+        says_something = (
             size
             or listed
             or getattr(message, "usage_metadata", None)
             or getattr(message, "chunk_position", None)
         )
-        tokens += listed + (at > 0 and not told and not has_finish_reason(metadata))
+        tokens += listed + (
+            index > 0 and not says_something and not has_finish_reason(metadata)
+        )
         rest += size - spelled
     return tokens + tokens_of_text(max(0, rest))
 
@@ -122,8 +124,8 @@ def estimated_tokens(document: bytes) -> int:
     """Return about how many tokens a JSON document has: one for four bytes, and 1,000
     for an image or a sound in it.
     """
-    words, found = _MEDIA.subn(b"", document)
-    return tokens_of_text(len(words)) + found * _MEDIA_TOKENS
+    words, media = _MEDIA.subn(b"", document)
+    return tokens_of_text(len(words)) + media * _MEDIA_TOKENS
 
 
 def estimated_prompt(
@@ -134,11 +136,11 @@ def estimated_prompt(
     """
     fields = ("type", "content", "name", "tool_calls", "tool_call_id")
     sent = [
-        {name: value for name in fields if (value := getattr(one, name, None))}
-        for one in messages
+        {name: value for name in fields if (value := getattr(message, name, None))}
+        for message in messages
     ]
-    asked = [value for name in _ASKED if (value := arguments.get(name))]
-    return estimated_tokens(_as_json([*sent, *asked]).encode(errors="replace"))
+    beside = [value for name in _ASKED if (value := arguments.get(name))]
+    return estimated_tokens(_as_json([*sent, *beside]).encode(errors="replace"))
 
 
 def estimated_usage(message: AIMessage, *, prompt_tokens: int) -> UsageMetadata:
@@ -266,12 +268,12 @@ class Usage:
         if judged is not None:
             judge = _no_tokens()
             for question, reply in judged:
-                asked = estimated_tokens(question.encode(errors="replace"))
-                judge = add_usage(judge, _usage_of(reply, asked))
+                question_tokens = estimated_tokens(question.encode(errors="replace"))
+                judge = add_usage(judge, usage_of(reply, question_tokens))
                 messages.append(reply)
         bill = _no_tokens()
         for message in [*used, *unused]:
-            bill = add_usage(bill, _usage_of(message, prompt))
+            bill = add_usage(bill, usage_of(message, prompt))
         return cls(
             bill,
             sum(output_tokens(message) for message in unused),
@@ -339,7 +341,7 @@ def _no_tokens() -> UsageMetadata:
     return UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
 
 
-def _usage_of(message: AIMessage, prompt_tokens: int) -> UsageMetadata:
+def usage_of(message: AIMessage, prompt_tokens: int) -> UsageMetadata:
     """Return the usage of a response, estimated after a prompt of so many tokens if it
     came without one.
     """

@@ -123,9 +123,9 @@ class Leaf:
         if (value := getattr(self.model, name, None)) is not None:
             return value
         for holder in PASSED_THROUGH:
-            held = arguments.get(holder, getattr(self.model, holder, None))
-            if isinstance(held, Mapping) and held.get(name) is not None:
-                return held[name]
+            settings = arguments.get(holder, getattr(self.model, holder, None))
+            if isinstance(settings, Mapping) and settings.get(name) is not None:
+                return settings[name]
         return None
 
 
@@ -140,8 +140,8 @@ def leaves(model: AnyRunnable, arguments: Mapping[str, Any]) -> Iterator[Leaf]:
             yield from (replace(leaf, reached=False) for leaf in leaves(step, {}))
     else:
         bound = model.kwargs if isinstance(model, RunnableBindingBase) else {}
-        for one in wrapped_runnables(model):
-            yield from leaves(one, {**bound, **arguments})
+        for inner in wrapped_runnables(model):
+            yield from leaves(inner, {**bound, **arguments})
 
 
 def name_of_model(model: BaseChatModel) -> str | None:
@@ -185,20 +185,24 @@ class PerConfig(Generic[T]):
         Raises:
             ConfigurationError: there is no such model.
         """
-        given = {**(config.get("configurable") or {})}
+        configurable = {**(config.get("configurable") or {})}
         settings = (
-            given
+            configurable
             if self._keys is None
-            else {name: given[name] for name in given.keys() & self._keys}
+            else {name: configurable[name] for name in configurable.keys() & self._keys}
         )
         with self._lock:
-            found = next((held for held in self._made if held[0] == settings), None)
-            if found is None:
-                found = settings, self._make(self._resolved(given))
-            self._made = [found, *(held for held in self._made if held is not found)][
-                :_KEPT
-            ]
-        return found[1]
+            entry = next(
+                (candidate for candidate in self._made if candidate[0] == settings),
+                None,
+            )
+            if entry is None:
+                entry = settings, self._make(self._resolved(configurable))
+            self._made = [
+                entry,
+                *(candidate for candidate in self._made if candidate is not entry),
+            ][:_KEPT]
+        return entry[1]
 
     def _resolved(self, configurable: dict[str, Any]) -> AnyRunnable:
         cause: Exception | None = None
@@ -211,13 +215,13 @@ class PerConfig(Generic[T]):
         except (
             ValidationError
         ) as error:  # whose text would show the values, API keys too
-            why = "; ".join(findings(error, values=False))
+            reason = "; ".join(findings(error, values=False))
         except Exception as error:
-            why, cause = str(error), error
-        named = ", ".join(sorted(configurable)) or "nothing"
+            reason, cause = str(error), error
+        names = ", ".join(sorted(configurable)) or "nothing"
         raise ConfigurationError(
             "there is no model under this call's config, whose 'configurable' has "
-            f"{named}: {why}"
+            f"{names}: {reason}"
         ) from cause
 
 
@@ -226,15 +230,17 @@ def _resolve(model: AnyRunnable, config: RunnableConfig) -> AnyRunnable:
     configure.
     """
     if isinstance(model, DynamicRunnable):
-        chosen, own = model.prepare(config)
-        return _resolve(chosen, own).with_config(own)
+        chosen, own_config = model.prepare(config)
+        return _resolve(chosen, own_config).with_config(own_config)
     if is_configurable_model(model):
         return _resolve(configured_model(model, config), config)
     if isinstance(model, RunnableBindingBase):
         config = merge_configs(model.config, config)
     wrapped = wrapped_runnables(model)
     return (
-        rewrap(model, [_resolve(one, config) for one in wrapped]) if wrapped else model
+        rewrap(model, [_resolve(inner, config) for inner in wrapped])
+        if wrapped
+        else model
     )
 
 
@@ -262,7 +268,7 @@ def _keys(model: AnyRunnable) -> frozenset[str] | None:
         kinds.add(isinstance(part, DynamicRunnable))
         if isinstance(part, DynamicRunnable):
             if not all(
-                isinstance(other, Runnable) for other in _alternatives(part)
+                isinstance(alternative, Runnable) for alternative in _alternatives(part)
             ):  # made when they are called
                 return None
             names |= {spec.id for spec in part.config_specs}

@@ -120,8 +120,8 @@ class FailedModel:
     @property
     def notice(self) -> str:
         """What the caller should know."""
-        other = "small" if self.name == "large" else "large"
-        return f"the {self.name} model failed, so the {other} one answers"
+        answering = "small" if self.name == "large" else "large"
+        return f"the {self.name} model failed, so the {answering} one answers"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,22 +282,22 @@ def _votes(decision: Decision, *, whole: bool) -> dict[str, Any]:
     evidence = decision.evidence
     answer = decision.answer
     heaviest = set(nlargest(_MOST, evidence, key=evidence.__getitem__))
-    named = {}
+    strongest = {}
     for number, candidate in enumerate(evidence, 1):
         # Two long answers may begin alike, so each ends with its number.
         name = _cut(candidate, f"… [answer {number}]")
         if candidate in heaviest:
-            named[name] = evidence[candidate]
+            strongest[name] = evidence[candidate]
         if candidate == answer and not whole:
             answer = name
     if answer is not None and not whole and decision.answer not in evidence:
         answer = _cut(answer)
-    votes: dict[str, Any] = {"answer": answer, "evidence": named}
-    left_out = len(evidence) - len(named)
+    votes: dict[str, Any] = {"answer": answer, "evidence": strongest}
+    left_out = len(evidence) - len(strongest)
     if left_out:
         votes["others"] = {
             "answers": left_out,
-            "evidence": sum(evidence.values()) - sum(named.values()),
+            "evidence": sum(evidence.values()) - sum(strongest.values()),
         }
     votes["posterior"] = decision.posterior
     return votes
@@ -308,13 +308,13 @@ def _parts(parts: Mapping[str, Decision]) -> dict[str, Any]:
     if not parts:
         return {}
     least_certain = nsmallest(_MOST, parts, key=lambda name: parts[name].posterior)
-    named = {
+    least_certain_parts = {
         name: _votes(part, whole=False)
         for name, part in parts.items()
         if name in least_certain
     }
-    plain: dict[str, Any] = {"parts": named}
-    left_out = len(parts) - len(named)
+    plain: dict[str, Any] = {"parts": least_certain_parts}
+    left_out = len(parts) - len(least_certain_parts)
     if left_out:
         plain["parts_left_out"] = left_out
     return plain

@@ -253,7 +253,7 @@ class Ballot:
         """Find the vote in the response's own words while the question has time: a
         user's function may take long.
         """
-        read = partial(
+        find = partial(
             vote_of,
             message,
             self.extract,
@@ -265,10 +265,10 @@ class Ballot:
         vote = Vote(None)
         try:
             if left is None:
-                vote = read()
+                vote = find()
             else:
                 seconds = max(left + _LATE, _NO_TIME)
-                vote = within(seconds, read, self._request.cutoff)
+                vote = within(seconds, find, self._request.cutoff)
         except TimeoutError:
             vote = Vote(None, why_none=TOO_SLOW)
         except Exception as error:

@@ -189,8 +189,8 @@ class Batch:
     ) -> Plan | None:
         """Draw the first sample of each input, and calibrate on these."""
         step = partial(self._step, _draw_first)
-        async with aclosing(each(step, self._inputs)) as drawn:
-            async for _ in drawn:
+        async with aclosing(each(step, self._inputs)) as samples:
+            async for _ in samples:
                 pass
         firsts = [item.first for item in self._inputs if item.first is not None]
         if not firsts:

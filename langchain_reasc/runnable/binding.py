@@ -19,7 +19,9 @@ from langchain_reasc.models.wrappers import (
 
 def unbound(model: AnyRunnable) -> AnyRunnable:
     """Return a model without its bindings and retries."""
-    return unbound(model.bound) if isinstance(model, RunnableBindingBase) else model
+    while isinstance(model, RunnableBindingBase):
+        model = model.bound
+    return model
 
 
 def with_inner(model: AnyRunnable, inner: AnyRunnable) -> AnyRunnable:
@@ -49,13 +51,14 @@ def with_bound(model: AnyRunnable, bind: Callable[[Any], Any]) -> AnyRunnable:
         bound: AnyRunnable = first_binding(bind(model))
         return bound
     if isinstance(model, RunnableSequence):
-        steps = [
-            with_bound(one, bind) if any(leaves(one, {})) else one
-            for one in model.steps
-        ]
+        steps = []
+        for step in model.steps:
+            has_model = any(leaves(step, {}))
+            steps.append(with_bound(step, bind) if has_model else step)
         return rewrap(model, steps)
-    if wrapped := wrapped_runnables(model):
-        return rewrap(model, [with_bound(one, bind) for one in wrapped])
+    wrapped = wrapped_runnables(model)
+    if wrapped:
+        return rewrap(model, [with_bound(inner, bind) for inner in wrapped])
     raise ConfigurationError(
         f"tools and schemas are bound to a chat model, and {model.get_name()} is none; "
         "bind them to each chat model in it, before that is given to ReASC"
@@ -67,9 +70,10 @@ def first_binding(chain: AnyRunnable) -> Any:
     ``with_structured_output`` made.
     """
     while isinstance(chain, RunnableSequence | RunnableParallel):
-        chain = (
-            chain.first if isinstance(chain, RunnableSequence) else chain.steps__["raw"]
-        )
+        if isinstance(chain, RunnableSequence):
+            chain = chain.first
+        else:
+            chain = chain.steps__["raw"]
     return chain
 
 
@@ -86,10 +90,8 @@ def replace_model(
     if isinstance(chain, RunnableSequence):
         return chain.model_copy(update={"first": replace_model(chain.first, new)})
     if isinstance(chain, RunnableParallel):
-        steps = {
-            name: replace_model(step, new) if name == "raw" else step
-            for name, step in chain.steps__.items()
-        }
+        steps = dict(chain.steps__)
+        steps["raw"] = replace_model(steps["raw"], new)
         return chain.model_copy(update={"steps__": steps})
     return new(chain)
 
@@ -98,10 +100,10 @@ def one_method(models: Iterable[AnyRunnable | None]) -> dict[str, Any]:
     """Return the method of structured output that one parser reads of all these models;
     empty for their own.
     """
-    kinds = {
-        type(leaf.model)
-        for model in models
-        if model is not None
-        for leaf in leaves(model, {})
-    }
-    return {"method": "function_calling"} if len(kinds) > 1 else {}
+    kinds: set[type[Any]] = set()
+    for model in models:
+        if model is not None:
+            kinds.update(type(leaf.model) for leaf in leaves(model, {}))
+    if len(kinds) > 1:
+        return {"method": "function_calling"}
+    return {}

@@ -17,6 +17,7 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import merge_configs
 
+from langchain_reasc.answers import is_refusal
 from langchain_reasc.calibration import (
     DEFAULT_RACE,
     Calibration,
@@ -46,7 +47,7 @@ from langchain_reasc.runnable.failures import both_failed, is_wrong_call, log_fa
 from langchain_reasc.runnable.history import Role
 from langchain_reasc.runnable.options import Escalation, Online, Options, Prices
 from langchain_reasc.runnable.plan import Plan
-from langchain_reasc.runnable.question import CallBudget, Question
+from langchain_reasc.runnable.question import CallBudget, DeservesVote, Question
 from langchain_reasc.runnable.request import Request
 from langchain_reasc.runnable.result import ReASCResult, SampledResponse
 from langchain_reasc.runnable.solve import Solving, begin, solve
@@ -195,6 +196,11 @@ class Cascade:
         large = replace(self.large, voter=self.large.voter.with_classes(classes))
         return replace(self, small=self.small.with_classes(classes), large=large)
 
+    def held_to(self, schema: Any) -> "Cascade":
+        """Return a copy whose models are held to a schema, unless they have one."""
+        large = replace(self.large, voter=self.large.voter.held_to(schema))
+        return replace(self, small=self.small.held_to(schema), large=large)
+
     def plan_by(self, rule: StoppingRule) -> Plan:
         """Return the plan by which the small model is asked, by a rule that was learned
         or is tested.
@@ -266,6 +272,7 @@ async def start(
     request: Request,
     *,
     large_arguments: Mapping[str, Any] | None = None,
+    deserves_second_vote: DeservesVote | None = None,
     **options: Any,
 ) -> Solving:
     """Begin to solve a question.
@@ -275,6 +282,8 @@ async def start(
         request: what is asked of the only model, or of the small one.
         large_arguments: the arguments of the call for the large model; None for those
             of the request.
+        deserves_second_vote: asked of the first response of the model that is asked
+            second, in place of ``deserves_vote``, which was asked before.
         **options: the options of :func:`~langchain_reasc.runnable.solve.begin`.
     """
     if not isinstance(solver, Cascade):
@@ -288,7 +297,12 @@ async def start(
     if solver.known is not None and calibration is not None:
         solver.small.require_fit(calibration, request.model, request.messages)
     solving = Escalating(
-        solver, request, course, large_arguments=large_arguments, **options
+        solver,
+        request,
+        course,
+        large_arguments=large_arguments,
+        deserves_second_vote=deserves_second_vote,
+        **options,
     )
     await solving.begin()
     return solving
@@ -333,6 +347,7 @@ class Escalating(Solving):
         request: what is asked of the small model.
         course: what was learned of how to answer it; None if nothing is learned.
         large_arguments: the arguments of the call for the large model.
+        deserves_second_vote: see :func:`start`.
         budget: what both may spend.
         **options: the other options of both questions, such as who listens.
 
@@ -347,6 +362,7 @@ class Escalating(Solving):
         course: Course | None,
         *,
         large_arguments: Mapping[str, Any] | None = None,
+        deserves_second_vote: DeservesVote | None = None,
         budget: CallBudget | None = None,
         **options: Any,
     ) -> None:
@@ -354,6 +370,7 @@ class Escalating(Solving):
         self._request = request
         self._course = course
         self._large_arguments = large_arguments
+        self._deserves_second_vote = deserves_second_vote
         self._budget = budget or CallBudget()
         self._options = options
         self._questions: list[Question] = []
@@ -482,7 +499,10 @@ class Escalating(Solving):
         """Begin the question with another model, in what is left of the budget. Nothing
         of it is passed on as it comes.
         """
-        return await self._ask(role, budget, **options | {"live": None})
+        options["live"] = None
+        if "deserves_vote" in options:
+            options["deserves_vote"] = self._deserves_second_vote
+        return await self._ask(role, budget, **options)
 
     async def _solve(self, question: Question) -> None:
         """Keep the outcome of a question, or what every sample failed with."""
@@ -552,7 +572,7 @@ class Escalating(Solving):
         one.
         """
         if result.decision.reason == "alone":
-            return False
+            return is_refusal(result.winner)
         below = self.options.abstain_below
         is_doubted = below is not None and result.doubt_below(below) is not None
         return result.undecided or is_doubted

@@ -17,6 +17,8 @@ from langchain_core.runnables import (
 from langchain_core.runnables.config import merge_configs
 from langchain_core.runnables.configurable import RunnableConfigurableFields
 from langchain_core.runnables.utils import AnyConfigurableField
+from langchain_core.utils.function_calling import convert_to_json_schema
+from langchain_core.utils.pydantic import is_basemodel_subclass
 from pydantic import BaseModel, PrivateAttr, model_validator
 
 from langchain_reasc.answers import schemas_of
@@ -140,6 +142,16 @@ class Face(Options):
         checking = BaseModel.__copy__(self)
         checking._solver = self._solver.with_classes(classes)
         return checking
+
+    def _held_to(self, schema: Any) -> Self:
+        """Return a copy whose answers are held to a schema, so that an object which is
+        put together from several parses as each of them does.
+        """
+        if schema is None or self._voter.extract.objects is None:
+            return self
+        held = BaseModel.__copy__(self)
+        held._solver = self._solver.held_to(typed_schema(schema))
+        return held
 
     @property
     def calibrator(self) -> Calibrator | None:
@@ -294,6 +306,13 @@ def question_id(answered: AIMessage | str) -> str | None:
             "returned"
         )
     return account.get("id")
+
+
+def typed_schema(schema: Any) -> Any:
+    """Return a schema as a pydantic class or as JSON schema."""
+    if schema is None or isinstance(schema, Mapping) or is_basemodel_subclass(schema):
+        return schema
+    return convert_to_json_schema(schema)
 
 
 class _Configurable(RunnableConfigurableFields):  # type: ignore[type-arg]  # pydantic would convert what is made

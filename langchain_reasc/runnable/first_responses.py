@@ -3,9 +3,10 @@
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import NamedTuple
 
 from langchain_core.messages import AIMessage
 
@@ -24,68 +25,71 @@ from langchain_reasc.runnable.voter import Voter
 from langchain_reasc.sampling import Sample
 
 
+class _FirstScore(NamedTuple):
+    """The score of a first response.
+
+    Attributes:
+        score: S(y).
+        is_short: whether the response is shorter than the window.
+        provenance: what the score is made of.
+    """
+
+    score: float
+    is_short: bool
+    provenance: Provenance
+
+
 def plan_by_firsts(firsts: Sequence[Sample], voter: Voter) -> Plan:
     """Calibrate on the first samples of a batch (Algorithm 2), and plan by that; count
     votes where it is impossible.
     """
     assert voter.mixture is not None
-    measure, notices = voter.mixture.measure, tuple[str, ...]()
-    kept, most = _comparable(list(_first_scores(firsts, voter, measure)))
-    shorter = sum(short for _, short in kept)
-    if (
-        measure.windowed
-        and measure.signal != VERBALIZED
-        and 2 * shorter > len(kept) > 0
-    ):
-        notices = (
-            f"{shorter} of {len(kept)} first responses are shorter than the window "
-            f"({measure.window} tokens) and are scored by their plain mean; pass a "
-            "measure with a smaller window",
+    measure = voter.mixture.measure
+    scores = list(_first_scores(firsts, voter, measure))
+    most = _most_common(scores)
+    comparable = [first for first in scores if _is_comparable(first.provenance, most)]
+    notices: list[str] = []
+    shorter = sum(first.is_short for first in comparable)
+    has_window = measure.windowed and measure.signal != VERBALIZED
+    if has_window and 2 * shorter > len(comparable) > 0:
+        notices.append(
+            f"{shorter} of {len(comparable)} first responses are shorter than the "
+            f"window ({measure.window} tokens) and are scored by their plain mean; "
+            "pass a measure with a smaller window"
         )
-    scores = [score for score, _ in kept]
     try:
         calibration = calibrate_mixture(
-            scores, measure=measure, fingerprint=voter.fingerprint, **most
+            [first.score for first in comparable],
+            measure=measure,
+            fingerprint=voter.fingerprint,
+            **most,
         )
     except CalibrationDataError as error:
-        why = f"counting votes (ASC), because calibrating by mixture was not possible: {error}"
-        return replace(voter.plan(None), notices=(*notices, why))
-    return replace(voter.plan(calibration), notices=(*notices, *calibration.notices()))
-
-
-def _comparable(
-    scored: list[tuple[float, bool, Provenance]],
-) -> tuple[list[tuple[float, bool]], Provenance]:
-    """Leave out scores made of another k or V than most, as their own decisions report;
-    return the others', too.
-    """
-    most = Provenance(
-        top_k=_most_common(made["top_k"] for *_, made in scored),
-        vocabulary_size=_most_common(made["vocabulary_size"] for *_, made in scored),
-    )
-    kept = [
-        (score, short)
-        for score, short, made in scored
-        if made["top_k"] in (None, most["top_k"])
-        if made["vocabulary_size"] in (None, most["vocabulary_size"])
-    ]
-    return kept, most
+        notices.append(
+            "counting votes (ASC), because calibrating by mixture was not possible: "
+            f"{error}"
+        )
+        return replace(voter.plan(None), notices=tuple(notices))
+    notices += calibration.notices()
+    return replace(voter.plan(calibration), notices=tuple(notices))
 
 
 def _first_scores(
     firsts: Sequence[Sample], voter: Voter, measure: Measure
-) -> Iterator[tuple[float, bool, Provenance]]:
-    """Yield the score of each response that has one, whether it is shorter than the
-    window, and what it is made of.
-    """
+) -> Iterator[_FirstScore]:
+    """Yield the score of each response that has one."""
     for sample in firsts:
-        if sample.status == "complete" and sample.message is not None:
-            with suppress(
-                LogprobsUnavailable, ConfidenceError
-            ):  # its own decision reports that
-                reading = _first_reading(sample.message, voter, measure)
-                short = len(reading.signals.get(measure.signal, ())) < measure.window
-                yield reading.score(measure), short, reading.provenance(measure.signal)
+        if sample.status != "complete" or sample.message is None:
+            continue
+        # A response without confidence is reported by its own decision.
+        with suppress(LogprobsUnavailable, ConfidenceError):
+            reading = _first_reading(sample.message, voter, measure)
+            tokens = len(reading.signals.get(measure.signal, ()))
+            yield _FirstScore(
+                reading.score(measure),
+                tokens < measure.window,
+                reading.provenance(measure.signal),
+            )
 
 
 def _first_reading(message: AIMessage, voter: Voter, measure: Measure) -> SignalReading:
@@ -94,14 +98,32 @@ def _first_reading(message: AIMessage, voter: Voter, measure: Measure) -> Signal
     """
     vote = Vote(None)
     if message.tool_calls or measure.of_span:
-        with suppress(Exception):  # the user's extractor: its own decision reports that
-            vote = vote_of(
-                message, voter.extract, voter.options.tool_votes, voter.model.schemas
-            )
-    places = places_of(message, voter.extract, vote) if measure.of_span else None
+        # The user's extractor may fail, which its own decision reports.
+        with suppress(Exception):
+            tools = voter.options.tool_votes
+            vote = vote_of(message, voter.extract, tools, voter.model.schemas)
+    places = None
+    if measure.of_span:
+        places = places_of(message, voter.extract, vote)
     return read_signals(message, of_calls=vote.calls, places=places)
 
 
-def _most_common(values: Iterable[int | None]) -> int | None:
-    known = Counter(value for value in values if value is not None)
-    return max(known, key=known.__getitem__, default=None)
+def _most_common(scores: Sequence[_FirstScore]) -> Provenance:
+    """Return the k and V that most scores are made of."""
+    top_k = Counter(first.provenance["top_k"] for first in scores)
+    sizes = Counter(first.provenance["vocabulary_size"] for first in scores)
+    return Provenance(top_k=_most_of(top_k), vocabulary_size=_most_of(sizes))
+
+
+def _most_of(counts: Counter[int | None]) -> int | None:
+    del counts[None]
+    return max(counts, key=counts.__getitem__, default=None)
+
+
+def _is_comparable(provenance: Provenance, most: Provenance) -> bool:
+    """Return whether a score is made of the same k and V as most, as far as that is
+    known. The decision on another one's question reports the difference.
+    """
+    is_same_k = provenance["top_k"] in (None, most["top_k"])
+    is_same_size = provenance["vocabulary_size"] in (None, most["vocabulary_size"])
+    return is_same_k and is_same_size

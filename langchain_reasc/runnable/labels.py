@@ -43,37 +43,38 @@ def read_inputs(questions: Questions) -> list[LabelledInput]:
         ConfigurationError: a file cannot be read, or an item is not a question.
     """
     if not isinstance(questions, str | os.PathLike):
-        return [_labelled_input(one) for one in questions]
+        return [_labelled_input(question) for question in questions]
     if is_text(questions):
         return [LabelledInput(text) for text, _ in read_unlabelled(questions)]
     return [
-        LabelledInput(one.input, one.references) for one in read_questions(questions)
+        LabelledInput(question.input, question.references)
+        for question in read_questions(questions)
     ]
 
 
-def _labelled_input(one: Any) -> LabelledInput:
-    messages = (
-        isinstance(one, list)
-        and one
-        and all(isinstance(message, BaseMessage) for message in one)
-    )
-    if isinstance(one, str | PromptValue) or messages:
-        return LabelledInput(one)
-    if (
-        not isinstance(one, list | tuple) or len(one) != 2
-    ):  # such as a row of a file, whose keys would be asked
+def _labelled_input(question: Any) -> LabelledInput:
+    if isinstance(question, str | PromptValue) or _is_messages(question):
+        return LabelledInput(question)
+    if not isinstance(question, list | tuple) or len(question) != 2:
+        # Such as a row of a file, whose keys would be asked.
         raise ConfigurationError(
             "each question is a pair (input, right answer), or an input, got "
-            f"{reprlib.repr(one)}"
+            f"{reprlib.repr(question)}"
         )
-    value, right = one
-    accepted = right if isinstance(right, list | tuple) else [right]
-    references = (
-        None
-        if right is None
-        else tuple(text for one in accepted for text in spellings(str(one)))
-    )
-    return LabelledInput(cast(LanguageModelInput, value), references)
+    value, answer = question
+    if answer is None:
+        return LabelledInput(cast(LanguageModelInput, value))
+    accepted = answer if isinstance(answer, list | tuple) else [answer]
+    references: list[str] = []
+    for reference in accepted:
+        references += spellings(str(reference))
+    return LabelledInput(cast(LanguageModelInput, value), tuple(references))
+
+
+def _is_messages(question: Any) -> bool:
+    if not isinstance(question, list) or not question:
+        return False
+    return all(isinstance(message, BaseMessage) for message in question)
 
 
 def graded(
@@ -102,7 +103,9 @@ def graded(
     """
     labels = [extract.label(reference) for reference in references]
     answers = [vote.answer for vote in votes.values() if not vote.calls]
-    right = set[str]().union(*(extract.same_as(label, answers) for label in labels))
+    right: set[str] = set()
+    for label in labels:
+        right |= extract.same_as(label, answers)
     meanings = None
     if extract.equivalence is not None:
         clock = QuestionClock(question=None, sample=None)
@@ -113,10 +116,8 @@ def graded(
     def is_right(vote: Vote) -> bool:
         answer = vote.answer
         if vote.calls:
-            return any(
-                tools.same(tools.label(label, schemas), answer or "")
-                for label in labels
-            )
+            right_calls = [tools.label(label, schemas) for label in labels]
+            return any(tools.same(calls, answer or "") for calls in right_calls)
         if meanings is None or answer is None or answer in right:
             return answer in right
         return any(meanings.same(label, answer) for label in labels)

@@ -47,15 +47,15 @@ class Meanings:
         clock: QuestionClock,
         cutoff: Cutoff,
     ) -> None:
-        self._equivalence, self._config, self._clock, self._cutoff = (
-            equivalence,
-            config,
-            clock,
-            cutoff,
-        )
+        self._equivalence = equivalence
+        self._config = config
+        self._clock = clock
+        self._cutoff = cutoff
         self._same = equivalence.between(question_text(messages), self._ask)
         self._classes = Classes(self._compare, spelling=spelling)
-        self._comparisons = self._failed = self._in_a_row = 0
+        self._comparisons = 0
+        self._failed = 0
+        self._failed_in_a_row = 0
         self._first_failure: Exception | None = None
         self.judged: list[tuple[str, AIMessage]] | None = (
             [] if equivalence.kind == "judge" else None
@@ -67,22 +67,18 @@ class Meanings:
         """
         return self._classes.class_of(answer)
 
-    def same(self, one: str, other: str) -> bool:
+    def same(self, answer: str, other_answer: str) -> bool:
         """Return whether two answers mean the same.
 
         Raises:
             Exception: the comparison failed; TimeoutError where it took too long.
         """
-        if spelling(one) == spelling(other):
+        if spelling(answer) == spelling(other_answer):
             return True
-        seconds = [
-            limit
-            for limit in (self._equivalence.timeout, self._clock.left)
-            if limit is not None
-        ]
-        return within(
-            min(seconds, default=None), partial(self._same, one, other), self._cutoff
-        )
+        limits = [self._equivalence.timeout, self._clock.left]
+        seconds = min((limit for limit in limits if limit is not None), default=None)
+        compare = partial(self._same, answer, other_answer)
+        return within(seconds, compare, self._cutoff)
 
     @property
     def notices(self) -> list[str]:
@@ -95,32 +91,36 @@ class Meanings:
             f"{self._first_failure!r}"
         ]
 
-    def _compare(self, one: str, other: str) -> bool:
+    def _compare(self, answer: str, other_answer: str) -> bool:
         self._comparisons += 1
-        if self._in_a_row < _PATIENCE:
+        if self._failed_in_a_row < _PATIENCE:
             try:
-                same = self.same(one, other)
-                self._in_a_row = 0
-                return same
+                is_same = self.same(answer, other_answer)
             except Exception as error:
-                # whatever a judge or a user's function may raise: no sample is lost for
-                # it
+                # Whatever a judge or a user's function raises, no sample is lost for it.
                 if is_control_flow(error):
                     raise
-                self._first_failure = self._first_failure or error
-                self._in_a_row += self._equivalence.kind != "same" and not isinstance(
-                    error, Unclear
-                )
+                self._note_failure(error)
+            else:
+                self._failed_in_a_row = 0
+                return is_same
         self._failed += 1
         return False
 
+    def _note_failure(self, error: Exception) -> None:
+        if self._first_failure is None:
+            self._first_failure = error
+        # A function of the user's, and an unclear reply, cost no time to ask again.
+        if self._equivalence.kind != "same" and not isinstance(error, Unclear):
+            self._failed_in_a_row += 1
+
     def _ask(self, judge: Runnable[Any, Any], prompt: str) -> AIMessage:
         # LangGraph shows no tokens of runs tagged nostream.
-        own: RunnableConfig = {
+        judge_config: RunnableConfig = {
             "tags": ["nostream", "reasc:judge"],
             "run_name": "reasc judge",
         }
-        reply = judge.invoke(prompt, merge_configs(self._config, own))
+        reply = judge.invoke(prompt, merge_configs(self._config, judge_config))
         if not isinstance(reply, AIMessage):
             raise TypeError(
                 f"the judge must give an AIMessage, got {type(reply).__name__}"

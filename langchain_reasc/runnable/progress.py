@@ -47,7 +47,7 @@ def _bar(total: int) -> Iterator[Callable[[], None]]:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    shown = console.is_terminal or console.is_jupyter
-    with Bar(*columns, console=console, disable=not shown) as bar:
+    is_visible = console.is_terminal or console.is_jupyter
+    with Bar(*columns, console=console, disable=not is_visible) as bar:
         task = bar.add_task("Answering", total=total)
         yield lambda: bar.advance(task)

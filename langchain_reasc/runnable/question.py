@@ -435,7 +435,7 @@ class Question:
             self.decision = decision
             if decision.reason in _NOT_AUDITED:
                 self._audit.is_due = False
-            if decision.reason == "unanswered" and self._on_response is None:
+            if decision.reason == "unanswered":
                 notices = "; ".join(self._ballot.notices(self._given))
                 warn_once(f"sampling stops: {notices}")
         if self._on_response is not None:

@@ -8,8 +8,6 @@ from typing import Any, Self, cast
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
-from langchain_core.utils.function_calling import convert_to_json_schema
-from langchain_core.utils.pydantic import is_basemodel_subclass
 from pydantic import ConfigDict
 
 from langchain_reasc.answers import json_object
@@ -21,7 +19,7 @@ from langchain_reasc.runnable.batch import ONE_INPUT_ONLY, Batch, Outcome
 from langchain_reasc.runnable.binding import one_method, replace_model, with_bound
 from langchain_reasc.runnable.cascade import start
 from langchain_reasc.runnable.concurrency import EventLoop, Threads
-from langchain_reasc.runnable.face import Face
+from langchain_reasc.runnable.face import Face, typed_schema
 from langchain_reasc.runnable.progress import Progress
 from langchain_reasc.runnable.question import ResponseListener
 from langchain_reasc.runnable.request import Request
@@ -229,22 +227,16 @@ class ReASCRunnable(Face, RunnableSerializable[LanguageModelInput, AIMessage]):
             own = bindable(kwargs, self.sampled, model, "with_structured_output")
             return model.with_structured_output(schema, **own)
 
-        made = self._bound(bound)
-        if "answer" not in self.model_fields_set:
-            typed = (
-                schema is None
-                or isinstance(schema, Mapping)
-                or is_basemodel_subclass(schema)
-            )
-            votes = json_object(
-                by_field=True,
-                schema=schema if typed else convert_to_json_schema(schema),
-            )
-            made = made.model_copy(update={"answer": votes})
+        bound_face = self._bound(bound)
+        if "answer" in self.model_fields_set:
+            face = bound_face._held_to(schema)
+        else:
+            votes = json_object(by_field=True, schema=typed_schema(schema))
+            face = bound_face.model_copy(update={"answer": votes})
         chain = first.model.with_structured_output(
             schema, include_raw=include_raw, **kwargs
         )
-        return replace_model(chain, lambda _: made)
+        return replace_model(chain, lambda _: face)
 
     def _bound(self, bind: Callable[[Any], Any]) -> Self:
         update: dict[str, Any] = {"model": with_bound(self.sampled, bind)}

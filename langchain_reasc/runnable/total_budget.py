@@ -52,15 +52,17 @@ class TotalBudget:
         together: int | None,
         concurrency: int,
     ) -> None:
-        for name, given in (("total_samples", samples), ("total_tokens", tokens)):
-            if given is not None and given < inputs:
+        for name, limit in (("total_samples", samples), ("total_tokens", tokens)):
+            if limit is not None and limit < inputs:
                 raise ConfigurationError(
-                    f"{name}={given} is not enough for {inputs} inputs, each of which "
+                    f"{name}={limit} is not enough for {inputs} inputs, each of which "
                     "takes one sample at least"
                 )
-        self._tokens, self._samples, self._inputs = tokens, samples, inputs
+        self._tokens = tokens
+        self._samples = samples
+        self._inputs = inputs
         self.waiting = range(inputs)
-        self._together = together or max(concurrency, -(-inputs // _ROUNDS))
+        self._together = together or max(concurrency, math.ceil(inputs / _ROUNDS))
         self._concurrency = concurrency
         self._states: dict[int, Sampled] = {}
 
@@ -76,10 +78,13 @@ class TotalBudget:
             return self._most_gain_first()
         count = self._inputs
         if self._tokens is not None:
-            left = max(0, self._tokens - self._spent)
-            count = int(left // self._cost) if self._launched else self._concurrency
-        sampled, self.waiting = list(self.waiting[:count]), self.waiting[count:]
-        return sampled
+            count = self._concurrency
+            if self._launched:
+                remaining = max(0, self._tokens - self._spent)
+                count = int(remaining // self._cost)
+        indices = list(self.waiting[:count])
+        self.waiting = self.waiting[count:]
+        return indices
 
     def error_unsampled(self) -> SamplingError:
         """Return the error of an input that was not even sampled once."""
@@ -91,27 +96,29 @@ class TotalBudget:
         )
 
     def _most_gain_first(self) -> list[int]:
-        undecided = {
-            at: state
-            for at, state in sorted(self._states.items())
-            if state.decision is not None
-        }
-        costs = {at: self._cost_of(state) for at, state in undecided.items()}
-        samples = math.inf if self._samples is None else self._samples - self._launched
-        tokens = math.inf if self._tokens is None else self._tokens - self._spent
-        horizons = [
-            int(min(state.remaining, samples, tokens / costs[at]))
-            for at, state in undecided.items()
-        ]
-        decisions = [
-            state.decision for state in undecided.values() if state.decision is not None
-        ]
-        indices, chosen = list(undecided), list[int]()
-        for place in most_gain_first(decisions, horizons, list(costs.values())):
-            cost = costs[indices[place]]
-            if len(chosen) < min(samples, self._together) and cost <= tokens:
+        samples = math.inf
+        if self._samples is not None:
+            samples = self._samples - self._launched
+        tokens = math.inf
+        if self._tokens is not None:
+            tokens = self._tokens - self._spent
+        indices: list[int] = []
+        decisions: list[Decision] = []
+        horizons: list[int] = []
+        costs: list[float] = []
+        for index, state in sorted(self._states.items()):
+            if state.decision is None:
+                continue
+            cost = self._cost_of(state)
+            indices.append(index)
+            decisions.append(state.decision)
+            horizons.append(int(min(state.remaining, samples, tokens / cost)))
+            costs.append(cost)
+        chosen: list[int] = []
+        for place in most_gain_first(decisions, horizons, costs):
+            if len(chosen) < min(samples, self._together) and costs[place] <= tokens:
                 chosen.append(indices[place])
-                tokens -= cost
+                tokens -= costs[place]
         return chosen
 
     def _cost_of(self, state: Sampled) -> float:
@@ -120,7 +127,9 @@ class TotalBudget:
         """
         if self._tokens is None:
             return 1.0  # so that the most gain comes first, whatever it costs
-        return state.tokens / state.launched if state.tokens else self._cost
+        if not state.tokens:
+            return self._cost
+        return state.tokens / state.launched
 
     @property
     def _launched(self) -> int:

@@ -12,7 +12,13 @@ from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable
 
-from langchain_reasc.answers import Extractor, Schemas, ToolVotes, extractor
+from langchain_reasc.answers import (
+    Extractor,
+    Schemas,
+    ToolVotes,
+    extractor,
+    held_to_schema,
+)
 from langchain_reasc.calibration import (
     DEFAULT_RACE,
     Calibration,
@@ -24,7 +30,7 @@ from langchain_reasc.complaints import warn_once
 from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.horizon import FiniteHorizon
-from langchain_reasc.method.stopping import ASC, StoppingRule
+from langchain_reasc.method.stopping import ASC, StoppingRule, warm_up
 from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.fingerprint import (
     Fingerprint,
@@ -170,7 +176,7 @@ class Voter:
             if not self.extract.blocks:
                 self.extract("The answer is 5.")  # compiles its patterns
             calibration = None if self.is_small else self.learned
-            self.plan(calibration).rule.prepare()
+            warm_up(self.plan(calibration).rule)
             self.prepared.set()
 
     @property
@@ -316,6 +322,10 @@ class Voter:
     def with_classes(self, classes: Mapping[str, type[Any]]) -> "Voter":
         """Return a copy that checks calls of tools by these classes, by name."""
         return replace(self, model=replace(self.model, classes=classes))
+
+    def held_to(self, schema: Any) -> "Voter":
+        """Return a copy whose objects are held to a schema, unless they have one."""
+        return replace(self, extract=held_to_schema(self.extract, schema))
 
     def quiet(self) -> "Voter":
         """Return a copy whose samples are parts of one model call."""

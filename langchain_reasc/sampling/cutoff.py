@@ -136,7 +136,7 @@ async def read_until_cut(
         Exception: what reading raised (:func:`as_failure` it), or the error with which
             it was given up.
     """
-    seen: list[T] = []
+    items_so_far: list[T] = []
     left, ahead = False, workers.semaphore(_AHEAD)
 
     def over() -> bool:
@@ -164,7 +164,7 @@ async def read_until_cut(
     def cut_off() -> T:
         if cutoff.error:
             raise cutoff.error
-        return ending(seen)
+        return ending(items_so_far)
 
     if over():  # nothing has been asked of the model, and nothing will be
         yield cut_off()
@@ -181,7 +181,7 @@ async def read_until_cut(
                         until = time.monotonic() + workers.patience
                 elif not isinstance(item, _Raised):
                     ahead.release()
-                    seen.append(item)
+                    items_so_far.append(item)
                     yield item
                 elif until is None:
                     raise item.error

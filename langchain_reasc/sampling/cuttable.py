@@ -79,7 +79,9 @@ def copy_for_sample(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
         )
     wrapped = wrapped_runnables(model)
     return (
-        rewrap(model, [copy_for_sample(one) for one in wrapped]) if wrapped else model
+        rewrap(model, [copy_for_sample(inner) for inner in wrapped])
+        if wrapped
+        else model
     )
 
 
@@ -176,21 +178,23 @@ def _streaming(
 
         def request(streamed: bool) -> Any:
             if streamed:
-                given = (
+                arguments = (
                     kwargs
                     if schema is None
                     else {**kwargs, "response_format": as_json_schema(schema)}
                 )
-                chunks = _requesting(model, name, original)(messages, *args, **given)
+                chunks = _requesting(model, name, original)(
+                    messages, *args, **arguments
+                )
                 return chunks if schema is None else with_parsed(chunks, schema)
             whole.append(True)
-            bare, kept = _unstreamed(model, kwargs)
+            bare, whole_arguments = _unstreamed(model, kwargs)
             return _only_chunk(
                 partial(
                     _requesting(bare, name_of_whole, taking_whole),
                     messages,
                     *args,
-                    **kept,
+                    **whole_arguments,
                 )
             )
 
@@ -293,14 +297,16 @@ def _last_chunk(
     """Return the last chunk of a response that was cut off: why it ended, and the usage
     that has not come.
     """
-    seen = [metadata_of(chunk) for chunk in before]
-    ended = any(map(has_finish_reason, seen))  # then only its usage was to come
+    metadata_so_far = [metadata_of(chunk) for chunk in before]
+    ended = any(
+        map(has_finish_reason, metadata_so_far)
+    )  # then only its usage was to come
     info: dict[str, Any] = (
-        {} if ended else {FINISH_REASON: reason, **_model_name(model, seen)}
+        {} if ended else {FINISH_REASON: reason, **_model_name(model, metadata_so_far)}
     )
     reported, missing = _reported_usage(before), None
     if info or not reported:
-        missing = _missing_usage(reported, seen, before, prompt_tokens)
+        missing = _missing_usage(reported, metadata_so_far, before, prompt_tokens)
         info[USAGE_ESTIMATED] = True
     in_blocks = bool(before) and not isinstance(before[-1].message.content, str)
     message = AIMessageChunk(
@@ -315,7 +321,7 @@ def _model_name(model: BaseChatModel, seen: list[dict[str, Any]]) -> dict[str, s
     """
     name = (
         None
-        if any("model_name" in one for one in seen)
+        if any("model_name" in metadata for metadata in seen)
         else langsmith_params(model).get("ls_model_name")
     )
     return {"model_name": name} if name else {}

@@ -81,8 +81,8 @@ def _shows_text(config: RunnableConfig) -> bool:
     """
     callbacks: Any = config.get("callbacks") or ()
     return any(
-        getattr(one, "shows_text", False)
-        for one in getattr(callbacks, "handlers", callbacks)
+        getattr(handler, "shows_text", False)
+        for handler in getattr(callbacks, "handlers", callbacks)
     )
 
 
@@ -121,19 +121,22 @@ def draw_samples(
         )
     messages, config = to_messages(value), ensure_config(config)
     prepared = prepare_model(model, logprobs=True).resolved(config)
-    drawn: list[Sample] = []
-    for at in range(first, first + n, concurrency):
+    samples_so_far: list[Sample] = []
+    for begin in range(first, first + n, concurrency):
         begun = time.perf_counter()
         wave = Wave(
-            prepared, messages, range(at, min(at + concurrency, first + n)), config
+            prepared,
+            messages,
+            range(begin, min(begin + concurrency, first + n)),
+            config,
         )
         with closing(blocking_items(samples(wave, is_async=False))) as items:
-            drawn += (
+            samples_so_far += (
                 replace(item, seconds=time.perf_counter() - begun)
                 for item in items
                 if isinstance(item, Sample)
             )
-    return sorted(drawn, key=lambda sample: sample.index)
+    return sorted(samples_so_far, key=lambda sample: sample.index)
 
 
 async def _draw_separately(
@@ -205,11 +208,11 @@ async def _draw_sample(
 ) -> Sample:
     CUTOFF.set(wave.cutoff)
     model = wave.model
-    own = copy_for_sample(model.model)
+    copy = copy_for_sample(model.model)
     config, arguments = model.call_config(wave.config, index), model.call_kwargs(index)
     with suppress_tracing() if model.quiet else nullcontext():
         if model.streams:
-            stream: Any = own.astream if workers.is_async else own.stream
+            stream: Any = copy.astream if workers.is_async else copy.stream
             async with aclosing(
                 each(stream(wave.messages, config, **arguments))
             ) as items:
@@ -217,11 +220,13 @@ async def _draw_sample(
                     chunks.append(chunk)
                     if live and isinstance(chunk, AIMessageChunk):
                         workers.put(chunk)
-            said: Sequence[Any] = chunks
+            chunks_of_sample: Sequence[Any] = chunks
         else:
-            invoke: Any = own.ainvoke if workers.is_async else own.invoke
-            said = [await result_of(invoke(wave.messages, config, **arguments))]
-    return _ended(wave, index, said)
+            invoke: Any = copy.ainvoke if workers.is_async else copy.invoke
+            chunks_of_sample = [
+                await result_of(invoke(wave.messages, config, **arguments))
+            ]
+    return _ended(wave, index, chunks_of_sample)
 
 
 def _ended(wave: Wave, index: int, said: Sequence[Any]) -> Sample:
@@ -287,9 +292,10 @@ async def _outcomes(
         limit.seconds, partial(cutoff.give_up, limit.error)
     )
     try:
-        sample: Any = (
-            model.sampler.asample if workers.is_async else model.sampler.sample
-        )  # type: ignore[union-attr]
+        assert model.sampler is not None
+        sample: Any = model.sampler.sample
+        if workers.is_async:
+            sample = model.sampler.asample
         begin = partial(
             sample,
             wave.messages,

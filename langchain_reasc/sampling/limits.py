@@ -84,18 +84,18 @@ class QuestionClock:
         """Return the limit of a wave launched now; None for any time."""
         left = self.left
         if left is not None and (self._sample is None or left < self._sample):
-            seconds, why = (
+            seconds, reason = (
                 max(0.0, left),
                 f"the question took longer than timeout={self._question:g} s",
             )
         elif self._sample is not None:
-            seconds, why = (
+            seconds, reason = (
                 self._sample,
                 f"it took longer than sample_timeout={self._sample:g} s",
             )
         else:
             return None
-        return TimeLimit(seconds, SampleTimeout(f"the sample was cut off: {why}"))
+        return TimeLimit(seconds, SampleTimeout(f"the sample was cut off: {reason}"))
 
 
 class _Slots:

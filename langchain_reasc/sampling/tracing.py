@@ -189,9 +189,9 @@ def _runs(wave: Wave, *, is_async: bool) -> tuple[dict[int, Any], Any]:
             index: _ModelRun(wave, index, is_async=is_async) for index in wave.indices
         }
         return runs, AIMessage("", response_metadata=cancelled)
-    given, name = {"messages": wave.messages}, f"{wave.model.model.get_name()} sample"
+    inputs, name = {"messages": wave.messages}, f"{wave.model.model.get_name()} sample"
     steps = {
-        index: TracedRun(name, given, _step_config(wave, index), is_async=is_async)
+        index: TracedRun(name, inputs, _step_config(wave, index), is_async=is_async)
         for index in wave.indices
     }
     return steps, cancelled

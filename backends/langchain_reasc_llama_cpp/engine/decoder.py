@@ -206,10 +206,10 @@ class Decoder:
         drawn: list[int] = []  # the rows that a token could be drawn from
         tokens: list[int] = []
         for row, sequence in enumerate(sequences):
+            assert sequence.sampler is not None
             try:
-                tokens.append(
-                    sequence.sampler.draw(logits[row], row if decoded else -1)
-                )  # type: ignore[union-attr]
+                token = sequence.sampler.draw(logits[row], row if decoded else -1)
+                tokens.append(token)
                 drawn.append(row)
             except ReASCError as error:
                 self._failures[sequence.group] = error

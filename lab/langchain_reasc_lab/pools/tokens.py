@@ -212,16 +212,20 @@ def estimate(
         sum(lengths[id] * number for id, number in missing.items()), lengths, recorded
     )
     limit = model_limit(prepare_model(model))
-    completion, completion_by, spread = 0, None, None
+    completion = 0
+    completion_by: Literal["recorded", "limit"] | None = None
+    spread = None
     if recorded:
         mean, spread = _mean_and_spread(list(recorded.values()))
-        completion, completion_by = round(mean * responses), "recorded"
+        completion = round(mean * responses)
+        completion_by = "recorded"
     elif limit is not None:
-        completion, completion_by = limit * responses, "limit"
+        completion = limit * responses
+        completion_by = "limit"
     tokens = TokenCount(responses=responses, prompt=prompt, completion=completion)
     return Estimate(
         len(missing), tokens, prompt_by, completion_by, len(recorded), spread
-    )  # type: ignore[arg-type]
+    )
 
 
 def _prompt_tokens(

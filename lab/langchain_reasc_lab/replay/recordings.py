@@ -344,12 +344,13 @@ def recordings_as_data(
 ) -> dict[str, Any]:
     """Return everything as plain data; numbers that do not exist are null."""
     summary = summarized(results) if results else None
-    held = {"recordings": results, "left_out": left_out, "summary": summary}
-    plain = json.loads(
-        TypeAdapter(
-            dict[str, list[RecordingResult] | list[LeftOut] | Summary | None]
-        ).dump_json(held)
-    )  # type: ignore[arg-type]
+    held: dict[str, Any] = {
+        "recordings": results,
+        "left_out": left_out,
+        "summary": summary,
+    }
+    kinds = dict[str, list[RecordingResult] | list[LeftOut] | Summary | None]
+    plain = json.loads(TypeAdapter(kinds).dump_json(held))
     return {"library_version": __version__, "shuffles": shuffles, "seed": seed, **plain}
 
 

@@ -1,0 +1,45 @@
+"""The progress of a vote, as custom events of a LangGraph run."""
+
+from typing import Any
+
+from langchain_reasc.method.stopping import Decision
+from langchain_reasc.runnable.account import named_votes
+from langchain_reasc.runnable.question import ResponseListener
+from langchain_reasc.runnable.result import SampledResponse
+
+
+def progress_listener() -> ResponseListener | None:
+    """Return what writes each response, and the decision after it, to the custom stream
+    of the graph that is running (``stream_mode="custom"``); None outside a graph.
+
+    An event is a dict: ``type`` is ``"reasc"``; ``response``, its place in launch
+    order; ``status``; ``response_answer``; and of the decision so far ``samples``,
+    ``answer``, ``evidence``, ``posterior`` and ``reason``, which is None while sampling
+    goes on. With two models, ``model`` says which of them responded.
+    """
+    try:
+        from langgraph.config import get_stream_writer
+
+        write = get_stream_writer()
+    except (ImportError, RuntimeError, KeyError):
+        return None
+
+    def listen(response: SampledResponse, decision: Decision) -> None:
+        write(_event(response, decision))
+
+    return listen
+
+
+def _event(response: SampledResponse, decision: Decision) -> dict[str, Any]:
+    event: dict[str, Any] = {
+        "type": "reasc",
+        "response": response.index,
+        "status": response.status,
+        "response_answer": response.answer,
+        "samples": decision.samples,
+        **named_votes(decision),
+        "reason": decision.reason,
+    }
+    if response.asked is not None:
+        event["model"] = response.asked
+    return event
