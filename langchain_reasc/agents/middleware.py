@@ -5,18 +5,24 @@ budget for a run.
 import inspect
 import logging
 import threading
-import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from copy import copy
 from functools import partial
-from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict, Unpack, cast
+from typing import Any, Literal, Unpack, cast
 
 from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool
 from langsmith.utils import tracing_is_enabled
 
+from langchain_reasc.agents.budget import (
+    Ledger,
+    ResetsBudget,
+    RunBudget,
+    SpendingState,
+    Spent,
+    added,
+)
 from langchain_reasc.agents.chat_model import ActingCalls, ChatReASC
 from langchain_reasc.answers import extractor, schemas_of
 from langchain_reasc.calibration import Calibration, ConsensusCalibrator
@@ -26,7 +32,6 @@ from langchain_reasc.models.wrappers import leaves
 from langchain_reasc.runnable.cascade import ASKED_ONCE
 from langchain_reasc.runnable.face import Calibrator, question_id
 from langchain_reasc.runnable.options import VoteOptions, refuse_former_names
-from langchain_reasc.runnable.question import CallBudget, SpendingListener
 from langchain_reasc.threads import in_thread
 
 try:
@@ -36,14 +41,11 @@ try:
         ExtendedModelResponse,
         ModelRequest,
         ModelResponse,
-        PrivateStateAttr,
     )
-    from langgraph.runtime import Runtime
-    from langgraph.types import Command, Overwrite
+    from langgraph.types import Command
 except ImportError as error:
     raise missing_extra("agents", "langchain") from error
 
-_REMEMBERED: Final = 1024  # steps of agents that failed and were not made again
 logger = logging.getLogger(__name__)
 
 When = (
@@ -53,148 +55,6 @@ When = (
 """Whether a first response is put to the vote. A function of two arguments is given the
 request, too.
 """
-
-
-class Spent(TypedDict, total=False):
-    """The cost so far, as plain data, because the agent's state (and so every
-    checkpoint) contains it.
-
-    Attributes:
-        tokens: prompt and generated tokens of all samples.
-        samples: samples launched.
-        seconds: the time of the model calls.
-    """
-
-    tokens: int
-    samples: int
-    seconds: float
-
-
-def added(before: Spent, more: Spent) -> Spent:
-    """Add up the costs of parallel branches. This is the reducer of the agent's state."""
-    return Spent(
-        tokens=before.get("tokens", 0) + more.get("tokens", 0),
-        samples=before.get("samples", 0) + more.get("samples", 0),
-        seconds=before.get("seconds", 0.0) + more.get("seconds", 0.0),
-    )
-
-
-class SpendingState(AgentState[Any]):
-    """The agent's state, with the cost of the model calls of a run so far."""
-
-    reasc_spent: NotRequired[Annotated[Spent, PrivateStateAttr, added]]
-
-
-class RunBudget:
-    """The budget of an agent's run.
-
-    Args:
-        limits: ``tokens``, ``samples`` and ``seconds`` -> the limit; None for no limit.
-
-    Raises:
-        ConfigurationError: a limit is not a number above zero.
-    """
-
-    def __init__(self, **limits: float | None) -> None:
-        self.limits = {
-            name: limit for name, limit in limits.items() if limit is not None
-        }
-        for name, limit in self.limits.items():
-            kind, types = (
-                ("a number", int | float)
-                if name == "seconds"
-                else ("a whole number", int)
-            )
-            if not isinstance(limit, types) or isinstance(limit, bool) or not limit > 0:
-                raise ConfigurationError(
-                    f"max_run_{name} must be {kind} above 0, or None, got {limit!r}"
-                )
-
-    def __str__(self) -> str:
-        return ", ".join(
-            f"max_run_{name}={limit:g}" for name, limit in self.limits.items()
-        )
-
-    def left(self, spent: Mapping[str, Any]) -> dict[str, float]:
-        """Return the rest of each limit."""
-        return {name: limit - spent.get(name, 0) for name, limit in self.limits.items()}
-
-    def is_spent(self, spent: Mapping[str, Any]) -> bool:
-        """Return whether nothing more may be spent."""
-        return any(left <= 0 for left in self.left(spent).values())
-
-    def call_budget(
-        self, spent: Mapping[str, Any], on_spent: SpendingListener
-    ) -> CallBudget:
-        """Return the limits for the next model call.
-
-        A step of an agent needs at least one response, so if nothing is left, the call
-        takes one sample. The evidence that is sufficient does not depend on the rest of
-        the budget.
-        """
-        left: dict[str, Any] = (
-            {"samples": 1} if self.is_spent(spent) else self.left(spent)
-        )
-        return CallBudget(**left, on_spent=on_spent)
-
-
-class Ledger:
-    """The costs of failed tries of an agent's steps, until the same step succeeds.
-
-    LangGraph discards what a failed step would have written to the state. The step may
-    be repeated: by an outer middleware, by a retry policy, or when the run is resumed
-    from its checkpoint. It is then charged for earlier tries.
-    """
-
-    def __init__(self) -> None:
-        self._failed: dict[str, Spent] = {}
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def account(self, task: str) -> Iterator[Spent]:
-        """Keep the account of one try of a step, which starts with the cost of earlier
-        tries.
-
-        If the try fails, its account is kept for the next try. If too many steps never
-        succeed, the oldest is forgotten. With an empty ``task`` nothing is kept.
-        """
-        begun, spent = time.monotonic(), self._failed.pop(task, Spent())
-        try:
-            yield spent
-        except BaseException:
-            if task:
-                self.add_cost(spent, seconds=time.monotonic() - begun)
-                with self._lock:
-                    self._failed[task] = spent
-                    if len(self._failed) > _REMEMBERED:
-                        del self._failed[next(iter(self._failed))]
-            raise
-        self.add_cost(spent, seconds=time.monotonic() - begun)
-
-    def add_cost(
-        self, spent: Spent, tokens: int = 0, samples: int = 0, seconds: float = 0.0
-    ) -> None:
-        """Add to an account what a call of the model has cost, or how long it took."""
-        with self._lock:
-            spent.update(
-                added(spent, Spent(tokens=tokens, samples=samples, seconds=seconds))
-            )
-
-
-class _ResetsBudget(AgentMiddleware[SpendingState, Any, Any]):
-    """The hooks of a :class:`ReASCMiddleware` with a budget for a run."""
-
-    def before_agent(
-        self, state: SpendingState, runtime: Runtime[Any]
-    ) -> dict[str, Any] | None:
-        """Reset the budget for a new run; a resumed run does not call this."""
-        return {"reasc_spent": Overwrite(Spent())} if state.get("reasc_spent") else None
-
-    async def abefore_agent(
-        self, state: SpendingState, runtime: Runtime[Any]
-    ) -> dict[str, Any] | None:
-        """The asynchronous :meth:`before_agent`."""
-        return self.before_agent(state, runtime)
 
 
 class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
@@ -293,26 +153,30 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
                 "read_only takes names of tools, such as ['search', 'get_weather'], "
                 f"got {read_only!r}"
             )
-        self._when, self._read_only = when, frozenset(read_only)
+        self._when = when
+        self._read_only = frozenset(read_only)
         self._usage = usage
-        self._seen: set[str] = set()
+        self._tool_names: set[str] = set()
         self._budget = RunBudget(
             tokens=max_run_tokens, samples=max_run_samples, seconds=max_run_seconds
         )
-        if self._budget.limits:  # LangChain gives a node to each hook of a class
+        if self._budget.limits:
+            # LangChain looks at the class for hooks, and each hook costs a node of the
+            # graph. A subclass may choose the budget in its own __init__, so that the
+            # class cannot be chosen before (in __new__).
             kind: Any = type(self)
-            self.__class__ = type(kind)(kind.__name__, (kind, _ResetsBudget), {})
+            self.__class__ = type(kind)(kind.__name__, (kind, ResetsBudget), {})
         else:
-            self.state_schema = cast(
-                Any, AgentState
-            )  # nothing is counted, so the agent's state has no count
+            # Nothing is counted, so the agent's state has no count.
+            self.state_schema = cast(Any, AgentState)
         self._options, trial = _checked(options)
         self._texts_vote = extractor(trial.answer).texts_vote
         self._larger = trial.larger
         self._learns = trial.is_learning
         self._learns_outcomes = trial.online is not None and trial.larger is None
         self._calibrators: list[Calibrator] = []
-        self._ledger, self._lock = Ledger(), threading.Lock()
+        self._ledger = Ledger()
+        self._lock = threading.Lock()
 
     @property
     def learned(self) -> Calibration | None:
@@ -321,8 +185,8 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         """
         if self._calibrators:
             return self._calibrators[-1].calibration
-        given = self._options.get("calibration")
-        return given if isinstance(given, Calibration) else None
+        calibration = self._options.get("calibration")
+        return calibration if isinstance(calibration, Calibration) else None
 
     def record_outcome(self, answered: AIMessage | str, correct: bool) -> bool:
         """Tell ``calibration="online"`` whether a step's answer was right; see
@@ -346,12 +210,13 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
                 f"outcomes are learned with calibration='online'{beside}, not "
                 f"{self._options.get('calibration')!r}"
             )
-        id, learning = (
-            question_id(answered),
-            [one for one in self._calibrators if isinstance(one, ConsensusCalibrator)],
-        )
-        return id is not None and any(
-            one.record_outcome(id, bool(correct)) for one in learning
+        id = question_id(answered)
+        if id is None:
+            return False
+        return any(
+            calibrator.record_outcome(id, bool(correct))
+            for calibrator in self._calibrators
+            if isinstance(calibrator, ConsensusCalibrator)
         )
 
     async def arecord_outcome(self, answered: AIMessage | str, correct: bool) -> bool:
@@ -385,12 +250,9 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         before and after each coroutine function, even if it traces nothing. An agent
         made without LangSmith gets a function that returns a coroutine.
         """
-        call = self._awrap_model_call
-        return (
-            call
-            if tracing_is_enabled()
-            else lambda request, handler: call(request, handler)
-        )
+        if tracing_is_enabled():
+            return self._awrap_model_call
+        return lambda request, handler: self._awrap_model_call(request, handler)
 
     async def _awrap_model_call(
         self,
@@ -440,33 +302,39 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
             model is larger or any(leaf.model is model for leaf in leaves(larger, {}))
         ):
             return _large_alone(model, options)
-        if not self._learns:
-            return ChatReASC(model=model, **options)
         voting = ChatReASC(model=model, **options)
-        if (new := voting.calibrator) is None:
-            return voting
-        with self._lock:
-            known = next(
-                (one for one in self._calibrators if one.learns_of == new.learns_of),
-                new,
-            )
-            self._calibrators = [
-                *(one for one in self._calibrators if one is not known),
-                known,
-            ]
-        voting._go_on_with(known)
+        if self._learns and voting.calibrator is not None:
+            voting._go_on_with(self._latest(voting.calibrator))
         return voting
+
+    def _latest(self, new: Calibrator) -> Calibrator:
+        """Return the calibrator of the same model as the ``new`` one, and move it to
+        the end.
+        """
+        with self._lock:
+            calibrators = list(self._calibrators)
+            for index, calibrator in enumerate(calibrators):
+                if calibrator.learns_of == new.learns_of:
+                    new = calibrators.pop(index)
+                    break
+            # Replaced, not changed, because others read the list without the lock.
+            self._calibrators = [*calibrators, new]
+        return new
 
     def _check_read_only(self, tools: Sequence[BaseTool | dict[str, Any]]) -> None:
         """Warn once of each name in ``read_only`` that is no tool of a request so far."""
-        if self._read_only <= self._seen:
+        if self._read_only <= self._tool_names:
             return
-        self._seen |= {tool.name for tool in tools if isinstance(tool, BaseTool)}
-        self._seen |= schemas_of(
+        self._tool_names |= {tool.name for tool in tools if isinstance(tool, BaseTool)}
+        self._tool_names |= schemas_of(
             [tool for tool in tools if not isinstance(tool, BaseTool)]
         ).keys()
-        for name in sorted(self._read_only - self._seen):
-            hint = suggestion(name, sorted(self._seen)) if self._seen else "it has none"
+        for name in sorted(self._read_only - self._tool_names):
+            hint = (
+                suggestion(name, sorted(self._tool_names))
+                if self._tool_names
+                else "it has none"
+            )
             warn_once(
                 f"read_only names {name!r}, which is not a tool of this agent; {hint}",
                 id(self),
@@ -486,14 +354,11 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         if not self._budget.limits:
             return response
         before = _spent_before(request)
-        if self._budget.is_spent(added(before, spent)) and not self._budget.is_spent(
-            before
-        ):
+        was_spent = self._budget.is_spent(before)
+        if not was_spent and self._budget.is_spent(added(before, spent)):
             logger.warning(
-                (
-                    "the budget of this run is spent (%s): each further step takes one "
-                    "sample"
-                ),
+                "the budget of this run is spent (%s): each further step takes one "
+                "sample",
                 self._budget,
             )
         return ExtendedModelResponse(response, Command(update={"reasc_spent": spent}))
@@ -515,7 +380,8 @@ def _checked(given: VoteOptions) -> tuple[dict[str, Any], ChatReASC]:
     """
     options: dict[str, Any] = dict(given)
     refuse_former_names(options)
-    if unknown := options.keys() - VoteOptions.__annotations__.keys():
+    unknown = options.keys() - VoteOptions.__annotations__.keys()
+    if unknown:
         raise ConfigurationError(
             f"unknown: {', '.join(sorted(unknown))}; besides its own, ReASCMiddleware "
             "takes the options of ChatReASC but its model: "

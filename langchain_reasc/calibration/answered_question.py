@@ -68,11 +68,11 @@ class AnsweredQuestion:
         """Describe a question that was decided; ``answers`` and ``readings`` may end
         with those of an audit.
         """
-        numbers, chosen = (
-            numbered(answers),
-            decision.answer if decision.whole is None else None,
-        )
-        answer = numbers[answers.index(chosen)] if chosen in answers else None
+        numbers = numbered(answers)
+        answer = None
+        # An answer that was put together from several has a ``whole``.
+        if decision.whole is None and decision.answer in answers:
+            answer = numbers[answers.index(decision.answer)]
         return cls(
             numbers, tuple(readings), decision.samples, answer, id, p_correct, kind
         )
@@ -93,9 +93,9 @@ class AnsweredQuestion:
             counted: whether votes were counted when the question was sampled.
         """
         scores = np.full((len(measures), len(self.answers)), np.nan)
-        for at, reading in enumerate(self.readings):
+        for index, reading in enumerate(self.readings):
             if reading is not None:
-                scores[:, at] = [
+                scores[:, index] = [
                     _score(reading, measure, provenance) for measure in measures
                 ]
         return Observation(
@@ -119,13 +119,10 @@ def _score(reading: Reading, measure: Measure, provenance: SignalProvenance) -> 
         score = reading.score(measure)
     except (LogprobsUnavailable, ConfidenceError):
         return np.nan
-    found = reading.provenance(measure.signal)
-    now = {"top_k": found["top_k"], "vocabulary_size": found["vocabulary_size"]}
+    source = reading.provenance(measure.signal)
+    now = {name: source[name] for name in ("top_k", "vocabulary_size")}
     then = provenance.setdefault(measure.signal, now)
-    return (
-        score
-        if all(
-            None in (then[name], now[name]) or then[name] == now[name] for name in now
-        )
-        else np.nan
-    )
+    for name, value in now.items():
+        if None not in (value, then[name]) and value != then[name]:
+            return np.nan
+    return score

@@ -54,9 +54,11 @@ def auroc_of(right: npt.NDArray[Any], wrong: npt.NDArray[Any]) -> Floats:
     """
     from scipy.stats import rankdata
 
-    m, n = right.shape[-1], wrong.shape[-1]
+    m = right.shape[-1]
+    n = wrong.shape[-1]
     ranks = rankdata(np.concatenate((right, wrong), axis=-1), axis=-1)
-    return np.asarray((ranks[..., :m].sum(axis=-1) - m * (m + 1) / 2) / (m * n))
+    wins = ranks[..., :m].sum(axis=-1) - m * (m + 1) / 2
+    return np.asarray(wins / (m * n))
 
 
 def auroc_with_interval(
@@ -88,56 +90,64 @@ def auroc_with_interval(
     """
     if right.all() or not right.any():
         return None
-    value, (m, n) = (
-        float(auroc_of(scores[right], scores[~right])),
-        (int(right.sum()), int((~right).sum())),
-    )
+    value = float(auroc_of(scores[right], scores[~right]))
     if question is None:
-        low, high = _newcombe(value, m, n)
-    elif (questions := np.unique(question).size) == 1:
+        low, high = _newcombe(value, int(right.sum()), int((~right).sum()))
+    elif np.unique(question).size == 1:
         low, high = 0.0, 1.0
     elif not 0 < value < 1:
-        low, high = _newcombe(
-            value, np.unique(question[right]).size, np.unique(question[~right]).size
-        )
+        m = np.unique(question[right]).size
+        n = np.unique(question[~right]).size
+        low, high = _newcombe(value, m, n)
     else:
-        from scipy.special import expit, logit
-
-        adds = np.empty(scores.size)
-        adds[right] = (_share_below(scores[right], scores[~right]) - value) / m
-        adds[~right] = (1 - _share_below(scores[~right], scores[right]) - value) / n
-        by_question = np.bincount(np.unique(question, return_inverse=True)[1], adds)
-        error = np.sqrt(questions / (questions - 1) * (by_question**2).sum())
-        low, high = expit(
-            logit(value) + np.array([-_Z, _Z]) * error / (value * (1 - value))
-        ).tolist()
+        low, high = _obuchowski(value, scores, right, question)
     return AUROC(value=value, low=low, high=high, **fields)
+
+
+def _obuchowski(
+    value: float, scores: Floats, right: Booleans, question: npt.NDArray[np.intp]
+) -> tuple[float, float]:
+    from scipy.special import expit, logit
+
+    of_right = scores[right]
+    of_wrong = scores[~right]
+    parts = np.empty(scores.size)
+    parts[right] = (_share_below(of_right, of_wrong) - value) / of_right.size
+    parts[~right] = (1 - _share_below(of_wrong, of_right) - value) / of_wrong.size
+    _, numbers = np.unique(question, return_inverse=True)
+    by_question = np.bincount(numbers, parts)
+    n = by_question.size
+    error = np.sqrt(n / (n - 1) * (by_question**2).sum())
+    half = np.array([-_Z, _Z]) * error / (value * (1 - value))
+    low, high = expit(logit(value) + half).tolist()
+    return low, high
 
 
 def _newcombe(value: float, m: int, n: int) -> tuple[float, float]:
     from scipy.optimize import brentq
 
-    def low(value: float) -> float:
+    def lower_end(value: float) -> float:
         def beyond(theta: float) -> float:
-            spread = 1 + ((m + n) / 2 - 1) * (
-                (1 - theta) / (2 - theta) + theta / (1 + theta)
-            )
+            odds = (1 - theta) / (2 - theta) + theta / (1 + theta)
+            spread = 1 + ((m + n) / 2 - 1) * odds
             return (value - theta) ** 2 - _Z**2 * theta * (1 - theta) / (m * n) * spread
 
-        # the variance vanishes at 1
-        return float(brentq(beyond, 0.0, min(value, 1.0 - 1e-12))) if value else 0.0
+        if not value:
+            return 0.0
+        # The variance vanishes at 1.
+        return float(brentq(beyond, 0.0, min(value, 1.0 - 1e-12)))
 
-    return low(value), 1.0 - low(1.0 - value)
+    return lower_end(value), 1.0 - lower_end(1.0 - value)
 
 
-def _share_below(scores: Floats, others: Floats) -> Floats:
-    """Return for each score the share of the others below it; equal ones count half."""
-    ordered = np.sort(others)
-    left, through = (
-        np.searchsorted(ordered, scores, "left"),
-        np.searchsorted(ordered, scores, "right"),
-    )
-    return np.asarray((left + through) / (2 * others.size))
+def _share_below(scores: Floats, reference: Floats) -> Floats:
+    """Return for each score the share of the reference below it; equal ones count
+    half.
+    """
+    ordered = np.sort(reference)
+    below = np.searchsorted(ordered, scores, "left")
+    through = np.searchsorted(ordered, scores, "right")
+    return np.asarray((below + through) / (2 * reference.size))
 
 
 def auroc_per_question(judged: Judged) -> Floats:
@@ -147,19 +157,17 @@ def auroc_per_question(judged: Judged) -> Floats:
     Only this shows what weights on votes can do: a score may separate easy questions
     from hard ones, but not the responses to one question.
     """
-    each = []
+    aurocs = []
     for question in np.unique(judged.question):
-        here = judged.question == question
-        right, wrong = (
-            judged.scores[:, here & judged.right],
-            judged.scores[:, here & ~judged.right],
-        )
+        of_question = judged.question == question
+        right = judged.scores[:, of_question & judged.right]
+        wrong = judged.scores[:, of_question & ~judged.right]
         if right.shape[1] and wrong.shape[1]:
-            each.append(auroc_of(right, wrong))
-    return np.array(each).T if each else np.empty((len(judged.scores), 0))
+            aurocs.append(auroc_of(right, wrong))
+    return np.array(aurocs).reshape(len(aurocs), len(judged.scores)).T
 
 
-def mean_auroc(each: npt.ArrayLike) -> AUROC | None:
+def mean_auroc(aurocs: npt.ArrayLike) -> AUROC | None:
     """Return the mean of the AUROCs of several questions, with the 95 % score interval
     of Wilson (1927).
 
@@ -167,14 +175,14 @@ def mean_auroc(each: npt.ArrayLike) -> AUROC | None:
     for such means too.
 
     Args:
-        each: shape (questions,); if it is empty, the result is None.
+        aurocs: shape (questions,); if it is empty, the result is None.
     """
-    values = np.asarray(each, dtype=np.float64)
-    if not values.size:
+    values = np.asarray(aurocs, dtype=np.float64)
+    n = values.size
+    if not n:
         return None
-    value, n = float(values.mean()), values.size
-    middle = (value + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
-    half = (
-        _Z / (1 + _Z**2 / n) * math.sqrt(value * (1 - value) / n + _Z**2 / (4 * n**2))
-    )
+    value = float(values.mean())
+    scale = 1 + _Z**2 / n
+    middle = (value + _Z**2 / (2 * n)) / scale
+    half = _Z / scale * math.sqrt(value * (1 - value) / n + _Z**2 / (4 * n**2))
     return AUROC(value=value, low=max(0.0, middle - half), high=min(1.0, middle + half))

@@ -176,48 +176,37 @@ class Calibration(Record):
             fingerprint: the small model.
             large: the large model.
         """
-        only = "it only says when a larger model is asked"
-        gate = Gate(threshold=None, closed_because=only)
-        n = max(2, known.rows)
-        told: dict[str, Any] = {
-            "escalation": known,
-            "fingerprint": fingerprint,
-            "large": large,
-            "fallback": only,
-        }
+        reason = "it only says when a larger model is asked"
         scores = np.array(known.first_scores)
-        if (
-            not scores.size or not scores.std() > 0
-        ):  # no rule by confidence is tested on such
+        # No rule by confidence is tested on equal scores, or without scores.
+        if not scores.size or not scores.std() > 0:
             measure = None
         return cls.now(
             measure,
             scores if measure else None,
             method="consensus",
-            n=n,
-            gate=gate,
-            **told,
+            n=max(2, known.rows),
+            gate=Gate(threshold=None, closed_because=reason),
+            fallback=reason,
+            escalation=known,
+            fingerprint=fingerprint,
+            large=large,
         )
 
     @model_validator(mode="before")
     @classmethod
-    def _without_cutting(cls, given: Any) -> Any:
+    def _without_cutting(cls, data: Any) -> Any:
         """Drop what earlier versions stored about cutting weak samples off."""
-        if isinstance(given, dict):
-            return {
-                name: value
-                for name, value in given.items()
-                if name not in ("cutting", "uncut")
-            }
-        return given
+        if not isinstance(data, dict):
+            return data
+        dropped = ("cutting", "uncut")
+        return {name: value for name, value in data.items() if name not in dropped}
 
     @model_validator(mode="after")
     def _measured_or_counted(self) -> Self:
-        given = {
-            value is None
-            for value in (self.signal, self.score, self.window, self.mean, self.std)
-        }
-        if len(given) > 1 or (self.signal is None and self.method != "consensus"):
+        values = (self.signal, self.score, self.window, self.mean, self.std)
+        missing = values.count(None)
+        if missing not in (0, 5) or (missing and self.method != "consensus"):
             raise ValueError(
                 "signal, score, window, mean and std are null together, and only by "
                 "consensus"
@@ -266,14 +255,11 @@ class Calibration(Record):
             rule = self.rule_.rule(
                 budget=budget, on_missing_confidence=on_missing_confidence
             )
-            return (
-                rule
-                if gate is None or self.fallback is not None
-                else rule | FirstAccepted(gate)
-            )
-        assert (
-            self.mean is not None and self.std is not None
-        )  # only a calibration by consensus lacks them
+            if gate is None or self.fallback is not None:
+                return rule
+            return rule | FirstAccepted(gate)
+        # Only a calibration by consensus lacks them.
+        assert self.mean is not None and self.std is not None
         return ReASC(
             Standardizer(self.mean, self.std, self.lambda_),
             gate=gate,
@@ -323,23 +309,20 @@ class Calibration(Record):
 
     def notices(self) -> tuple[str, ...]:
         """Return remarks about the rule, for people."""
-        if self.by_agreement:
-            return (
-                (f"votes are counted, not weighed: {self.untrusted}",)
-                if self.untrusted
-                else ()
-            )
-        if self.fallback is not None:
+        if self.fallback is not None and not self.by_agreement:
             return (f"counting votes (ASC): {self.fallback}",)
         notices = []
-        if self.method != "consensus":
+        if self.method != "consensus" and not self.by_agreement:
             threshold, closed_because = self.gate.in_use
             if threshold is None:
                 notices.append(f"the gate is closed: {closed_because}")
-            elif one_group := self.mixture and self.mixture.one_group:
-                notices.append(f"the gate stands by the paper's rule, but {one_group}")
-        if self.unweighed:
-            notices.append(f"votes are counted, not weighed: {self.unweighed}")
+            elif self.mixture and self.mixture.one_group:
+                notices.append(
+                    f"the gate stands by the paper's rule, but {self.mixture.one_group}"
+                )
+        unweighed = self.untrusted if self.by_agreement else self.unweighed
+        if unweighed:
+            notices.append(f"votes are counted, not weighed: {unweighed}")
         return tuple(notices)
 
     def gate_accepts(self, score: float | None) -> bool:
@@ -361,8 +344,14 @@ class Calibration(Record):
                 "accepted"
             )
         if self.method == "mixture":
-            return f"{self.p_target:.0%} of such responses are right, by two groups of scores and no labels"
-        return f"in calibration {self.p_target:.0%} or more of such responses were right, an optimistic figure"
+            return (
+                f"{self.p_target:.0%} of such responses are right, by two groups of "
+                "scores and no labels"
+            )
+        return (
+            f"in calibration {self.p_target:.0%} or more of such responses were right, "
+            "an optimistic figure"
+        )
 
     def __repr__(self) -> str:
         model = f" of {self.fingerprint.model}" if self.fingerprint.model else ""
@@ -384,92 +373,96 @@ class Calibration(Record):
         """
         if self.escalation is not None:
             return self.escalation.plain_words()
+        problem, advice = self._problem()
+        if problem:
+            sentence = f"This calibration is of little use: {problem}."
+            return sentence, advice
+        if self.expected and self.expected.all_equal:
+            same = "All responses to a question gave the same answer"
+            if self.fingerprint.sampling.get("temperature") == 0:
+                sentence = f"{same} (temperature 0), so asking once is enough."
+                return sentence, "raise the temperature, and calibrate again"
+            sentence = f"{same}, so asking once is enough."
+            return sentence, "ask once, without ReASC, if all questions are like these"
+        return self._savings()
+
+    def _problem(self) -> tuple[str, str]:
+        """Return what makes the calibration of little use, and what to do about it."""
         expected = self.expected
-        useless, again = "This calibration is of little use:", "and calibrate again"
         if expected and expected.unanswered >= _UNANSWERED:
-            if (
-                expected.cut_off is not None
-                and expected.cut_off > expected.unanswered / 2
-            ):
-                why = f"{expected.cut_off:.0%} of the responses were cut off before their answer"
+            cut_off = expected.cut_off
+            if cut_off is not None and cut_off > expected.unanswered / 2:
                 return (
-                    f"{useless} {why}.",
-                    f"allow the model more tokens (max_tokens=...), {again}",
+                    f"{cut_off:.0%} of the responses were cut off before their answer",
+                    "allow the model more tokens (max_tokens=...), and calibrate again",
                 )
-            why = f"no answer was found in {expected.unanswered:.0%} of the responses"
-            where = "say where the answer is (answer=...)"
-            if expected.cut_off is None:
-                where += (
+            advice = "say where the answer is (answer=...)"
+            if cut_off is None:
+                advice += (
                     ", or allow more tokens (max_tokens=...) if responses are cut off"
                 )
-            return f"{useless} {why}.", f"{where}, {again}"
+            return (
+                f"no answer was found in {expected.unanswered:.0%} of the responses",
+                f"{advice}, and calibrate again",
+            )
         if self.accuracy == 0:
-            why = f"none of the {self.n} first responses is right"
-            where = "say where the answer is (answer=...), or which field has the right answers (answer_field=...)"
-            return f"{useless} {why}.", f"{where}, {again}"
+            return (
+                f"none of the {self.n} first responses is right",
+                "say where the answer is (answer=...), or which field has the right "
+                "answers (answer_field=...), and calibrate again",
+            )
         if self.n < _FEWEST:
             return (
-                f"{useless} {self.n} questions are too few.",
+                f"{self.n} questions are too few",
                 "calibrate on 64 questions or more",
             )
-        if expected and expected.all_equal:
-            cold = self.fingerprint.sampling.get("temperature") == 0
-            same = f"All responses to a question gave the same answer{' (temperature 0)' * cold}"
-            other = (
-                f"raise the temperature, {again}"
-                if cold
-                else "ask once, without ReASC, if all questions are like these"
+        return "", ""
+
+    def _savings(self) -> tuple[str, str | None]:
+        """Return how many samples the calibration saves, and what to do next."""
+        expected = self.expected
+        is_counted = self.untrusted or self.fallback or self.unweighed
+        remark = "."
+        if is_counted:
+            remark = (
+                ", because it is not shown that the model's confidence can be trusted."
             )
-            return f"{same}, so asking once is enough.", other
-        counted = self.untrusted or self.fallback or self.unweighed
-        told = " Results have p_correct." if self.p_correct else ""
-        unknown = (
-            ", because it is not shown that the model's confidence can be trusted"
-            if counted
-            else ""
-        )
+        if self.p_correct:
+            remark += " Results have p_correct."
         if (
             expected is None
             or expected.samples is None
             or expected.uncalibrated is None
         ):
             if self.counts:
-                several = (
-                    "calibrate on several responses to each question (max_samples=...)"
-                )
                 return (
-                    (
-                        "This calibration saves nothing: votes are counted, as without "
-                        f"it{unknown}.{told}"
-                    ),
-                    several,
+                    "This calibration saves nothing: votes are counted, as without "
+                    f"it{remark}",
+                    "calibrate on several responses to each question (max_samples=...)",
                 )
+            reason = "confident responses count for more"
             if self.gate.in_use[0] is not None:
-                return (
-                    (
-                        "Expect fewer samples: a confident first response is accepted "
-                        "alone."
-                    ),
-                    None,
-                )
-            why = (
-                "votes agree sooner"
-                if counted
-                else "confident responses count for more"
-            )
-            return f"Expect fewer samples: {why}.", None
-        ours, without = (
-            f"{one:.{int(one < 10)}f}"
-            for one in (expected.samples, expected.uncalibrated)
-        )
+                reason = "a confident first response is accepted alone"
+            elif is_counted:
+                reason = "votes agree sooner"
+            return f"Expect fewer samples: {reason}.", None
+        samples = _rounded(expected.samples)
+        without = _rounded(expected.uncalibrated)
         if expected.samples >= _AS_MANY * expected.uncalibrated:
-            same = f"about {ours} samples of {expected.budget} are asked with it, and about {without} without it"
             return (
-                f"This calibration saves nothing: {same}{unknown}.{told}",
-                None if told else "leave it out",
+                f"This calibration saves nothing: about {samples} samples of "
+                f"{expected.budget} are asked with it, and about {without} without "
+                f"it{remark}",
+                None if self.p_correct else "leave it out",
             )
-        also = " It also tells how likely an answer is right." if self.p_correct else ""
-        return (
-            f"Expect about {ours} samples in place of {expected.budget} for nearly the "
-            f"same answers; without this calibration it would be about {without}.{also}"
-        ), None
+        sentence = (
+            f"Expect about {samples} samples in place of {expected.budget} for nearly "
+            f"the same answers; without this calibration it would be about {without}."
+        )
+        if self.p_correct:
+            sentence += " It also tells how likely an answer is right."
+        return sentence, None
+
+
+def _rounded(samples: float) -> str:
+    return f"{samples:.1f}" if samples < 10 else f"{samples:.0f}"

@@ -75,9 +75,8 @@ class DriftMonitor:
     """
 
     def __init__(self, detectors: Sequence[float] = ()) -> None:
-        self._detectors = list(detectors) or [0.0] * 2 * len(
-            _SHIFTS
-        )  # R of each bet: lower by each shift, then higher
+        # R of each bet: lower by each shift, then higher.
+        self._detectors = list(detectors) or [0.0] * 2 * len(_SHIFTS)
 
     @property
     def detectors(self) -> tuple[float, ...]:
@@ -107,7 +106,8 @@ class DriftMonitor:
             margin: how far the prediction may be from the truth without being drift.
             lower_only: whether outcomes above the prediction are ignored.
         """
-        lower, higher = self._detectors[: len(_SHIFTS)], self._detectors[len(_SHIFTS) :]
+        lower = self._detectors[: len(_SHIFTS)]
+        higher = self._detectors[len(_SHIFTS) :]
         lower = _after_bet(lower, predicted - margin, outcome)
         if not lower_only:
             higher = _after_bet(higher, 1 - predicted - margin, 1 - outcome)
@@ -125,14 +125,12 @@ def _after_bet(detectors: list[float], expected: float, outcome: float) -> list[
     if expected <= 0:
         return detectors
     expected = min(expected, 1 - 1e-9)  # else an impossible outcome would give infinity
-    return [
-        (one + 1)
-        * (
-            outcome * (1 - shift)
-            + (1 - outcome) * (1 - expected * (1 - shift)) / (1 - expected)
-        )
-        for one, shift in zip(detectors, _SHIFTS, strict=True)
-    ]
+    results = []
+    for detector, shift in zip(detectors, _SHIFTS, strict=True):
+        miss = (1 - expected * (1 - shift)) / (1 - expected)
+        factor = outcome * (1 - shift) + (1 - outcome) * miss
+        results.append((detector + 1) * factor)
+    return results
 
 
 class Prediction(NamedTuple):
@@ -155,28 +153,29 @@ class DriftWatch:
     """All monitors, which read the predictions of the rows in order."""
 
     def __init__(self) -> None:
-        self._monitors = {what: DriftMonitor() for what in MONITORED}
+        self._monitors = {name: DriftMonitor() for name in MONITORED}
 
     @property
     def evidence(self) -> dict[str, float]:
         """The evidence for drift of each monitor, by its name."""
-        return {what: monitor.evidence for what, monitor in self._monitors.items()}
+        return {name: monitor.evidence for name, monitor in self._monitors.items()}
 
     def observe(self, predictions: Iterable[Prediction]) -> Drift | None:
         """Read the predictions of the next row. Return what has changed if they raise
         an alarm.
         """
-        alarms = [
-            _SHOWS[one.monitor]
-            for one in predictions
-            if self._monitors[one.monitor].observe(
-                one.expected,
-                one.came,
-                margin=one.margin,
-                lower_only=one.monitor == "separation",
+        drift = None
+        for prediction in predictions:
+            name = prediction.monitor
+            is_alarm = self._monitors[name].observe(
+                prediction.expected,
+                prediction.came,
+                margin=prediction.margin,
+                lower_only=name == "separation",
             )
-        ]
-        return alarms[0] if alarms else None
+            if is_alarm and drift is None:
+                drift = _SHOWS[name]
+        return drift
 
 
 class NextResponse(NamedTuple):
@@ -209,15 +208,15 @@ def next_responses(
         decided: responses that the decision rests on.
         answer: the winning answer.
     """
-    first = next(
-        (at for at, one in enumerate(answers) if one is not None), len(answers)
-    )
-    if first + 1 < min(decided, len(answers)):
-        yield NextResponse(False, 1, first + 1, answers[first + 1] == answers[first])
+    second = 1
+    while second <= len(answers) and answers[second - 1] is None:
+        second += 1
+    if second < min(decided, len(answers)):
+        agreed = answers[second] == answers[second - 1]
+        yield NextResponse(False, 1, second, agreed)
     if decided < len(answers) and answer is not None:
-        yield NextResponse(
-            True, answers[:decided].count(answer), decided, answers[decided] == answer
-        )
+        leading = answers[:decided].count(answer)
+        yield NextResponse(True, leading, decided, answers[decided] == answer)
 
 
 class AgreementRates:
@@ -236,26 +235,26 @@ class AgreementRates:
         self._agreed: Counter[tuple[int, ...]] = Counter()
         self._seen: Counter[tuple[int, ...]] = Counter()
         for *case, agreed in observed:
-            for counted in (tuple(case), tuple(case[:1])):
-                self._seen[counted] += 1
-                self._agreed[counted] += agreed
+            for key in (tuple(case), tuple(case[:1])):
+                self._seen[key] += 1
+                self._agreed[key] += agreed
 
     def predict(self, coming: NextResponse) -> tuple[float, float] | None:
         """Return the probability that a response agrees, and its margin; None if no
         similar one was seen.
         """
-        case, average = coming[:3], coming[:1]
-        if not (seen := self._seen[average]):
+        case = coming[:3]
+        number = self._seen[coming[:1]]
+        if not number:
             return None
-        mean, shrunk = (
-            self._agreed[average] / seen,
-            (self._agreed[average] + 1) / (seen + 2),
-        )
-        margin = max(_LEAST_MARGIN, _ERRORS * math.sqrt(shrunk * (1 - shrunk) / seen))
+        agreed = self._agreed[coming[:1]]
+        mean = agreed / number
+        shrunk = (agreed + 1) / (number + 2)
+        error = math.sqrt(shrunk * (1 - shrunk) / number)
         probability = (self._agreed[case] + _PRIOR_RESPONSES * mean) / (
             self._seen[case] + _PRIOR_RESPONSES
         )
-        return probability, margin
+        return probability, max(_LEAST_MARGIN, _ERRORS * error)
 
 
 def separation(
@@ -274,22 +273,18 @@ def separation(
         scores: the score of each response, perhaps followed by others; NaN for no
             score.
     """
-    given = Counter(answer for answer in answers if answer is not None).most_common(2)
-    if len(given) == 2 and given[0][1] > given[1][1]:
-        votes = [
-            (answer, float(score))
-            for answer, score in zip(answers, scores, strict=False)
-            if score == score
-        ]
-        leading = [score for answer, score in votes if answer == given[0][0]]
-        others = [score for answer, score in votes if answer not in (None, given[0][0])]
-        if leading and others:
-            wins = sum(
-                (one > other) + (one == other) / 2
-                for one in leading
-                for other in others
-            )
-            yield wins / (len(leading) * len(others))
+    votes = Counter(answer for answer in answers if answer is not None).most_common(2)
+    if len(votes) < 2 or votes[0][1] == votes[1][1]:
+        return
+    leader = votes[0][0]
+    leading: list[float] = []
+    rest: list[float] = []
+    for answer, score in zip(answers, scores.tolist(), strict=False):
+        if answer is not None and not math.isnan(score):
+            (leading if answer == leader else rest).append(score)
+    if leading and rest:
+        wins = sum((high > low) + (high == low) / 2 for high in leading for low in rest)
+        yield wins / (len(leading) * len(rest))
 
 
 class Expected(NamedTuple):
@@ -321,22 +316,20 @@ class Expected(NamedTuple):
             answer: the winning answer.
         """
         for response in next_responses(answers, decided, answer):
-            if (predicted := self.rates.predict(response)) is not None:
-                yield Prediction(
-                    "audits" if response.decided else "going on",
-                    *predicted,
-                    float(response.agreed),
-                )
+            expected = self.rates.predict(response)
+            if expected is not None:
+                monitor = "audits" if response.decided else "going on"
+                yield Prediction(monitor, *expected, float(response.agreed))
         if self.separation is not None and self.row is not None:
             for came in separation(answers[:decided], scores[self.row]):
                 yield Prediction("separation", *self.separation, came)
 
 
-def mean_separation(each: Sequence[float]) -> tuple[float, float] | None:
+def mean_separation(separations: Sequence[float]) -> tuple[float, float] | None:
     """Return the mean of :func:`separation` over questions and its margin; None for too
     few questions.
     """
-    if len(each) < _FEWEST_SEPARATIONS:
+    if len(separations) < _FEWEST_SEPARATIONS:
         return None
-    error = float(np.std(each, ddof=1)) / math.sqrt(len(each))
-    return float(np.mean(each)), max(_LEAST_SEPARATION_MARGIN, _ERRORS * error)
+    error = float(np.std(separations, ddof=1)) / math.sqrt(len(separations))
+    return float(np.mean(separations)), max(_LEAST_SEPARATION_MARGIN, _ERRORS * error)

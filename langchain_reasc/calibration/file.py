@@ -24,9 +24,9 @@ def save_calibration(calibration: Calibration, path: str | os.PathLike[str]) -> 
     try:
         write_atomically(target, calibration.model_dump_json(indent=2) + "\n")
     except OSError as error:
-        why = error.strerror or error
+        reason = error.strerror or error
         raise CalibrationFileError(
-            f"cannot write the calibration to {_printable(target)}: {why}"
+            f"cannot write the calibration to {_printable(target)}: {reason}"
         ) from error
     return target
 
@@ -38,7 +38,7 @@ def load_calibration(path: str | os.PathLike[str]) -> Calibration:
         CalibrationFileError: missing, empty or truncated file, unknown schema version,
             missing or invalid field.
     """
-    what = f"the calibration at {_printable(path)}"
+    name = f"the calibration at {_printable(path)}"
     try:
         text = read_text(Path(path))
     except FileNotFoundError:
@@ -47,14 +47,14 @@ def load_calibration(path: str | os.PathLike[str]) -> Calibration:
             "calibration=None to count votes"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise CalibrationFileError(f"cannot read {what}: {error}") from error
+        raise CalibrationFileError(f"cannot read {name}: {error}") from error
     if not text.strip():
-        raise CalibrationFileError(f"{what} is empty; calibrate again")
+        raise CalibrationFileError(f"{name} is empty; calibrate again")
     try:
         return Calibration.model_validate_json(text)
     except ValidationError as error:
         raise CalibrationFileError(
-            f"{what} {_why_invalid(error)}; calibrate again"
+            f"{name} {_why_invalid(error)}; calibrate again"
         ) from None
 
 

@@ -48,12 +48,10 @@ kind of simulated pools.
 """
 # of weighted votes; at .99, scores that follow agreement cost over 0.3 points
 _VOTE_THRESHOLD: Final = 0.993
-_PSEUDO_QUESTIONS: Final = (
-    8.0  # weight of the uniform mixture, so that a few questions rule nothing out
-)
-_PSEUDO_QUESTIONS_OF_ALL: Final = (
-    16.0  # weight of the mixture of all kinds of request in that of one kind
-)
+# weight of the uniform mixture, so that a few questions rule nothing out
+_PSEUDO_QUESTIONS: Final = 8.0
+# weight of the mixture of all kinds of request in that of one kind
+_PSEUDO_QUESTIONS_OF_ALL: Final = 16.0
 # questions of one kind of request, from which on its confidence is learned separately
 _FEWEST_OF_KIND: Final = 64
 _ROUNDS: Final = 100
@@ -104,16 +102,17 @@ def fit(
             another number of measures.
     """
     rows = _checked(observations, len(measures))
-    voted = [one for one in rows if any(answer is not None for answer in one.answers)]
+    voted = _voted(rows)
     if whole and len(voted) < _FEWEST_OF_KIND:
         return _with_own_prior(whole, voted)
     measures, rows = _with_distinct_scores(measures, rows)
     labelled = _labelled(rows)
     selection = _selected(labelled, measures, seed)
     if selection is not None:
-        measures, rows = _with_measure(selection.measure, measures, rows)
+        index = measures.index(selection.measure)
+        measures, rows = _with_measures([index], measures, rows)
         labelled = _labelled(rows)
-    voted = [one for one in rows if any(answer is not None for answer in one.answers)]
+    voted = _voted(rows)
     trusted = trusted_measure(voted, measures, seed, explained=explained)
     recorded: dict[str, Any] = {
         "provenance": provenance or {},
@@ -122,10 +121,8 @@ def fit(
     gated = _gated(
         labelled, measures, trusted, selection, p_target=p_target, **recorded
     )
-    if (
-        isinstance(gated, Calibration)
-        and sum(len(one.answers) > 1 for one in voted) < 2
-    ):
+    several = sum(len(question.answers) > 1 for question in voted)
+    if isinstance(gated, Calibration) and several < 2:
         return gated
     if len(voted) < 2:
         raise CalibrationDataError(
@@ -149,17 +146,22 @@ def fit(
 
 def _checked(observations: Iterable[Observation], measures: int) -> list[Observation]:
     rows = list(observations)
-    for one in rows:
-        if one.scores.shape != (measures, len(one.answers)):
+    for row in rows:
+        if row.scores.shape != (measures, len(row.answers)):
             raise CalibrationDataError(
-                f"scores of shape {one.scores.shape} for {measures} measures of "
-                f"{len(one.answers)} responses"
+                f"scores of shape {row.scores.shape} for {measures} measures of "
+                f"{len(row.answers)} responses"
             )
     if not rows:
         raise CalibrationDataError(
             "there is no question to calibrate on; 16 are enough to begin"
         )
     return rows
+
+
+def _voted(rows: Iterable[Observation]) -> list[Observation]:
+    """Return the questions with an answer."""
+    return [row for row in rows if not {*row.answers} <= {None}]
 
 
 def _with_distinct_scores(
@@ -171,23 +173,22 @@ def _with_distinct_scores(
     For example, all windows longer than every response give the plain mean; the first
     one is kept.
     """
-    every = enumerate(np.concatenate([one.scores for one in rows], axis=1))
-    first = {
-        scores.tobytes(): at
-        for at, scores in reversed(list(every))
-        if np.isfinite(scores).any()
-    }
-    kept = sorted(first.values())
-    return [measures[at] for at in kept], [
-        replace(one, scores=one.scores[kept]) for one in rows
-    ]
+    distinct: dict[bytes, int] = {}
+    for index, scores in enumerate(
+        np.concatenate([row.scores for row in rows], axis=1)
+    ):
+        if np.isfinite(scores).any():
+            distinct.setdefault(scores.tobytes(), index)
+    return _with_measures(list(distinct.values()), measures, rows)
 
 
-def _with_measure(
-    measure: Measure, measures: Sequence[Measure], rows: Sequence[Observation]
+def _with_measures(
+    indices: list[int], measures: Sequence[Measure], rows: Sequence[Observation]
 ) -> tuple[list[Measure], list[Observation]]:
-    at = measures.index(measure)
-    return [measure], [replace(one, scores=one.scores[at : at + 1]) for one in rows]
+    """Keep the measures with these indices, and their scores."""
+    return [measures[index] for index in indices], [
+        replace(row, scores=row.scores[indices]) for row in rows
+    ]
 
 
 def _labelled(rows: Sequence[Observation]) -> list[Observation]:
@@ -196,7 +197,7 @@ def _labelled(rows: Sequence[Observation]) -> list[Observation]:
     Reported outcomes are not labels, because they are reported for a biased choice of
     questions.
     """
-    labelled = [one for one in rows if one.right and one.right[0] is not None]
+    labelled = [row for row in rows if row.right and row.right[0] is not None]
     return labelled if len(labelled) >= _LABELLED * len(rows) else []
 
 
@@ -206,24 +207,20 @@ def _selected(
     """Choose the measure that separates right from wrong first responses best; None if
     nothing can be compared.
     """
-    scored = [one for one in labelled if np.isfinite(one.scores[:, 0]).any()]
-    right = [bool(one.right[0]) for one in scored]
+    scored = [row for row in labelled if np.isfinite(row.scores[:, 0]).any()]
+    right = [bool(row.right[0]) for row in scored]
     if len(measures) < 2 or not can_be_compared(right):
         return None
-    scores = np.array([one.scores[:, 0] for one in scored]).T
-    known = np.isfinite(scores)
+    scores = np.array([row.scores[:, 0] for row in scored]).T
     # A score over the answer's tokens is judged on the responses that have an answer.
-    unanswered = np.array([one.answers[0] is None for one in scored])
-    candidates = [
-        at
-        for at, measure in enumerate(measures)
-        if (known[at] | (measure.of_span & unanswered)).all()
-    ]
+    of_span = np.array([measure.of_span for measure in measures])
+    unanswered = np.array([row.answers[0] is None for row in scored])
+    can_score = (np.isfinite(scores) | np.outer(of_span, unanswered)).all(axis=1)
+    candidates = np.flatnonzero(can_score).tolist()
     if not candidates:
         return None
-    return select_among(
-        [measures[at] for at in candidates], scores[candidates], right, seed=seed
-    )
+    named = [measures[index] for index in candidates]
+    return select_among(named, scores[candidates], right, seed=seed)
 
 
 def _gated(
@@ -242,11 +239,12 @@ def _gated(
         return "the agreement rule decides, which has no gate"
     measure = trusted.measure or measures[0]
     if len(measures) > 1 and trusted.measure is None:
-        paper = default_measure({one.signal for one in measures})
+        paper = default_measure({candidate.signal for candidate in measures})
         measure = paper if paper in measures else measures[0]
+    _, rows = _with_measures([measures.index(measure)], measures, labelled)
     try:
         return calibrate_first_responses(
-            _with_measure(measure, measures, labelled)[1],
+            rows,
             measure,
             **(selection.evidence if selection else {}),
             **provenance.get(measure.signal, {}),
@@ -303,17 +301,17 @@ def _with_own_prior(
         )
     assert whole.rule_ is not None
     prior = _fitted_prior(questions, whole)
-    own = {
+    changes = {
         "rule_": whole.rule_.with_prior(prior),
         "n": len(questions),
         "guarantee": None,
     }
-    return whole.model_copy(update=own)
+    return whole.model_copy(update=changes)
 
 
 def _fitted_prior(questions: Sequence[Observation], whole: Calibration | None) -> Prior:
     towards = whole.rule_.agreement_prior if whole and whole.rule_ else None
-    return fit_prior([one.answers for one in questions], towards)
+    return fit_prior([question.answers for question in questions], towards)
 
 
 def fit_prior(
@@ -333,21 +331,21 @@ def fit_prior(
             one.
     """
     grid = default_components()
-    given = ([answer for answer in one if answer is not None] for one in answers)
-    counts = Counter(
-        tuple(sorted(Counter(one).values(), reverse=True)) for one in given
-    )
+    counts: Counter[tuple[int, ...]] = Counter()
+    for of_question in answers:
+        votes = Counter(answer for answer in of_question if answer is not None)
+        counts[tuple(sorted(votes.values(), reverse=True))] += 1
     del counts[()]
-    before = (
-        np.full(len(grid), 1 / len(grid))
-        if towards is None
-        else np.array(towards.weights)
-    )
-    pseudo = _PSEUDO_QUESTIONS if towards is None else _PSEUDO_QUESTIONS_OF_ALL
+    if towards is None:
+        before = np.full(len(grid), 1 / len(grid))
+        pseudo = _PSEUDO_QUESTIONS
+    else:
+        before = np.array(towards.weights)
+        pseudo = _PSEUDO_QUESTIONS_OF_ALL
     weights = before
     if counts:
         distinct = sorted(counts, key=str)
-        times = np.array([counts[one] for one in distinct])
+        times = np.array([counts[case] for case in distinct])
         likely = likelihoods(distinct, grid)
         for _ in range(_ROUNDS):
             joint = likely * weights
@@ -379,47 +377,39 @@ def with_expectation(
             unknown.
         seed: the seed of further responses.
     """
-    answers = [answer for one in questions for answer in one.answers]
-    voted = [
-        one for one in questions if any(answer is not None for answer in one.answers)
-    ]
-    several = [one for one in voted if len(one.answers) > 1]
+    answers = [answer for question in questions for answer in question.answers]
+    voted = _voted(questions)
+    several = any(len(question.answers) > 1 for question in voted)
     samples = uncalibrated = None
     if calibration.rule_ is not None and several:
-        prior, rng = calibration.rule_.agreement_prior, np.random.default_rng(seed)
-        row = (
-            measures.index(calibration.measure)
-            if calibration.measure in measures
-            else None
-        )
-        drawn = [
-            [*one.responses(row), *_further(prior, one.answers, budget, rng)]
-            for one in voted
-        ]
+        prior = calibration.rule_.agreement_prior
+        rng = np.random.default_rng(seed)
+        measure = calibration.measure
+        row = measures.index(measure) if measure in measures else None
+        complete = []
+        for question in voted:
+            further = _further(prior, question.answers, budget, rng)
+            complete.append([*question.responses(row), *further])
         rule = calibration.rule(budget=budget, on_missing_confidence="count")
-        samples, uncalibrated = (
-            _mean(one, drawn, budget) for one in (rule, FiniteHorizon(0.97, budget))
-        )
+        samples = _mean_samples(rule, complete, budget)
+        uncalibrated = _mean_samples(FiniteHorizon(0.97, budget), complete, budget)
     expected = Expectation(
         samples=samples,
         uncalibrated=uncalibrated,
         budget=budget,
         unanswered=answers.count(None) / max(1, len(answers)),
         cut_off=cut_off,
-        all_equal=bool(several)
-        and all(len({*one.answers} - {None}) == 1 for one in voted),
+        all_equal=several
+        and all(len({*question.answers} - {None}) == 1 for question in voted),
     )
     return calibration.model_copy(update={"expected": expected})
 
 
-def _mean(
+def _mean_samples(
     rule: StoppingRule, questions: Sequence[Sequence[Response]], budget: int
 ) -> float:
-    return float(
-        np.mean(
-            [decide(rule | Cap(budget), responses).samples for responses in questions]
-        )
-    )
+    capped = rule | Cap(budget)
+    return float(np.mean([decide(capped, question).samples for question in questions]))
 
 
 def _further(
@@ -434,14 +424,13 @@ def _further(
     discount, concentration = prior.components[
         rng.choice(len(weights), p=weights / weights.sum())
     ]
-    drawn = []
+    responses = []
     for number in range(len(answers), budget):
-        names, seen = list(votes), votes.total()
-        share = np.array([votes[name] - discount for name in names]) / (
-            seen + concentration
-        )
-        at = int(np.searchsorted(share.cumsum(), rng.random()))
-        answer = names[at] if at < len(names) else f"new {number}"
+        names = list(votes)
+        weight = np.array([votes[name] - discount for name in names])
+        shares = weight / (votes.total() + concentration)
+        index = int(np.searchsorted(shares.cumsum(), rng.random()))
+        answer = names[index] if index < len(names) else f"new {number}"
         votes[answer] += 1
-        drawn.append(Response(answer))
-    return drawn
+        responses.append(Response(answer))
+    return responses

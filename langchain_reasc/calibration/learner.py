@@ -100,16 +100,15 @@ class Learner:
         seed: int = 0,
         explained: bool = True,
     ) -> None:
-        self.measures, self.minimum, self.fingerprint = (
-            tuple(measures),
-            minimum,
-            fingerprint or Fingerprint(),
-        )
-        self._budget, self._seed, self._explained = budget, seed, explained
+        self.measures = tuple(measures)
+        self.minimum = minimum
+        self.fingerprint = fingerprint or Fingerprint()
         self.observations = Observations()
-        self._fits: dict[
-            str | None, _KindFit
-        ] = {}  # by kind of request; None for all kinds
+        self._budget = budget
+        self._seed = seed
+        self._explained = explained
+        # By kind of request; None for all kinds.
+        self._fits: dict[str | None, _KindFit] = {}
         self._restarts = 0  # restarts before the fits
 
     @classmethod
@@ -155,8 +154,9 @@ class Learner:
 
     def with_predictions(self, row: Observation) -> Observation:
         """Return the row with the predictions about it, if a calibration decided it."""
-        own, every = self._current.get(row.kind), self._current.get(None)
-        fitted = own if own and own.calibration else every
+        fitted = self._current.get(row.kind)
+        if fitted is None or fitted.calibration is None:
+            fitted = self._current.get(None)
         if row.counted or fitted is None:
             return row
         predictions = fitted.expected.predictions(
@@ -173,94 +173,102 @@ class Learner:
         """Count the questions of all kinds (None), and of each kind if there are
         several.
         """
-        known, current = self.observations, self._current
-        counts: dict[str | None, _Counts] = {None: _Counts(known.seen, known.outcomes)}
-        if len(kinds := known.kinds) < 2:
+        observations = self.observations
+        counts: dict[str | None, _Counts] = {
+            None: _Counts(observations.seen, observations.outcomes)
+        }
+        kinds = observations.kinds
+        if len(kinds) < 2:
             return counts
-        seen = Counter(
-            {kind: current[kind].counts.seen for kind in kinds if kind in current}
-        )
+        current = self._current
+        questions = Counter[str]()
         outcomes = Counter[str]()
-        for at, row in known.rows.items():
-            seen[row.kind] += row.kind not in current or at > current[row.kind].last
+        for number, row in observations.rows.items():
+            fitted = current.get(row.kind)
+            questions[row.kind] += fitted is None or number > fitted.last
             outcomes[row.kind] += row.correct is not None
-        return counts | {kind: _Counts(seen[kind], outcomes[kind]) for kind in kinds}
+        for kind in kinds:
+            if kind in current:
+                questions[kind] += current[kind].counts.seen
+            counts[kind] = _Counts(questions[kind], outcomes[kind])
+        return counts
 
     def _due(self, counts: Mapping[str | None, _Counts]) -> list[str | None]:
         return [
             kind
-            for kind, own in counts.items()
-            if own.seen >= self.minimum and self._has_grown(kind, own)
+            for kind, of_kind in counts.items()
+            if of_kind.seen >= self.minimum and self._has_grown(kind, of_kind)
         ]
 
     def _has_grown(self, kind: str | None, counts: _Counts) -> bool:
         """Return whether there are a quarter more questions, or outcomes, than at the
         last calibration.
         """
-        if (fitted := self._current.get(kind)) is None:
+        fitted = self._current.get(kind)
+        if fitted is None:
             return True
-        more = math.ceil(GROWTH * fitted.counts.seen) - fitted.counts.seen
+        before = fitted.counts
+        questions = math.ceil(GROWTH * before.seen)
         if kind is not None:
-            more = min(
-                more, KEPT_OF_KIND
-            )  # a rare kind may never have more rows than that
-        told = max(FEWEST_OUTCOMES, GROWTH * fitted.counts.outcomes)
-        return counts.seen >= fitted.counts.seen + more or counts.outcomes >= told
+            # A rare kind may never have more rows than that.
+            questions = min(questions, before.seen + KEPT_OF_KIND)
+        outcomes = max(FEWEST_OUTCOMES, GROWTH * before.outcomes)
+        return counts.seen >= questions or counts.outcomes >= outcomes
 
     def calibrate(self) -> None:
         """Calibrate for all kinds of request and for each kind that is due. This may
         take seconds.
         """
-        known, counts = self.observations, self._counts()
-        due, fits = self._due(counts), dict(self._current)
+        observations = self.observations
+        last = observations.last
+        counts = self._counts()
+        due = self._due(counts)
+        fits = dict(self._current)
         if None in due or None not in fits:
-            fits[None] = _KindFit(
-                self._calibrated(known.newest),
-                NOTHING_EXPECTED,
-                counts[None],
-                known.last,
-            )
+            calibration = self._calibrated(observations.newest)
+            fits[None] = _KindFit(calibration, NOTHING_EXPECTED, counts[None], last)
         whole = fits[None].calibration
-        for kind in due if whole else ():
-            if kind is not None:
-                rows = [row for row in known if row.kind == kind][-KEPT:]
-                calibration = self._calibrated(rows, whole)
-                fits[kind] = _KindFit(
-                    calibration,
-                    self._expect(rows, calibration),
-                    counts[kind],
-                    known.last,
-                )
+        if whole is not None:
+            for kind in due:
+                if kind is not None:
+                    rows = [row for row in observations if row.kind == kind][-KEPT:]
+                    calibration = self._calibrated(rows, whole)
+                    expected = self._expect(rows, calibration)
+                    fits[kind] = _KindFit(calibration, expected, counts[kind], last)
+        # The calibration of all kinds decides where a kind has none of its own.
         rest = [
             row
-            for row in known.newest
+            for row in observations.newest
             if row.kind not in fits or fits[row.kind].calibration is None
         ]
         fits[None] = replace(fits[None], expected=self._expect(rest, whole))
         for fitted in fits.values():
             if fitted.calibration:
                 warm_up(self._rule(fitted.calibration))
-        self._fits, self._restarts = fits, len(known.restarts)
+        self._fits = fits
+        self._restarts = len(observations.restarts)
 
     def postpone_fits(self) -> None:
         """After a failure, do not calibrate before there are a quarter more questions."""
-        counts, fits = self._counts(), dict(self._current)
+        last = self.observations.last
+        counts = self._counts()
+        fits = dict(self._current)
         for kind in self._due(counts):
-            known = fits.get(kind, _KindFit(None, NOTHING_EXPECTED, counts[kind], 0))
-            fits[kind] = replace(
-                known, counts=counts[kind], last=self.observations.last
-            )
-        self._fits, self._restarts = fits, len(self.observations.restarts)
+            fitted = fits.get(kind) or _KindFit(None, NOTHING_EXPECTED, counts[kind], 0)
+            fits[kind] = replace(fitted, counts=counts[kind], last=last)
+        self._fits = fits
+        self._restarts = len(self.observations.restarts)
 
     def adopt_fits(self, other: Self) -> None:
         """Use the calibrations of a copy from :meth:`frozen`."""
-        self._fits, self._restarts = other._fits, other._restarts
+        self._fits = other._fits
+        self._restarts = other._restarts
 
     def _calibrated(
         self, rows: Sequence[Observation], whole: Calibration | None = None
     ) -> Calibration | None:
         try:
-            made = fit(
+            calibration = fit(
                 rows,
                 self.measures,
                 budget=self._budget,
@@ -272,14 +280,13 @@ class Learner:
             )
         except CalibrationDataError:
             return None
-        if (
-            made.p_agree is None and self._explained
-        ):  # older rows with counted votes may determine it
-            p_agree = agreement_curve(
-                made, self.measures, [*self.observations], budget=self._budget
-            )
-            return made.model_copy(update={"p_agree": p_agree})
-        return made
+        if calibration.p_agree is not None or not self._explained:
+            return calibration
+        # Older rows with counted votes may determine it.
+        p_agree = agreement_curve(
+            calibration, self.measures, [*self.observations], budget=self._budget
+        )
+        return calibration.model_copy(update={"p_agree": p_agree})
 
     def _rule(self, calibration: Calibration) -> StoppingRule:
         return calibration.rule(on_missing_confidence="count", budget=self._budget)
@@ -292,9 +299,11 @@ class Learner:
         """
         if calibration is None:
             return NOTHING_EXPECTED
-        rule, measure = self._rule(calibration), calibration.measure
+        rule = self._rule(calibration)
+        measure = calibration.measure
         scored_by = self.measures.index(measure) if measure in self.measures else None
-        following, separations = list[NextResponse](), list[float]()
+        following: list[NextResponse] = []
+        separations: list[float] = []
         for row in rows:
             decision = decide(rule, row.responses(scored_by))
             answer = None if decision.answer is None else int(decision.answer)

@@ -18,7 +18,6 @@ from langchain_reasc.calibration.offline import checked_scores
 from langchain_reasc.calibration.parts import Gate, Mixture
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
-from langchain_reasc.method.evidence import check_weight
 from langchain_reasc.models.fingerprint import Fingerprint
 
 __all__ = [
@@ -35,9 +34,8 @@ FEWEST_FOR_MIXTURE: Final = 16
 # is missed
 _ROUGH: Final = 1e-4
 _TO_THE_END: Final = 3  # starts that are fitted to convergence
-_NARROWEST: Final = (
-    0.05  # least standard deviation of a component, relative to that of all scores
-)
+# least standard deviation of a component, relative to that of all scores
+_NARROWEST: Final = 0.05
 _LEAST: Final = 0.03  # least weight of a component
 
 
@@ -47,7 +45,6 @@ def calibrate_mixture(
     measure: Measure,
     p_target: float = 0.9,
     scale: float = 0.7,
-    weight: str = "reasc",
     top_k: int | None = None,
     vocabulary_size: int | None = None,
     fingerprint: Fingerprint | None = None,
@@ -66,7 +63,7 @@ def calibrate_mixture(
         measure: how the scores were made.
         p_target: posterior asked of what the gate accepts.
         scale: λ of the evidence weight.
-        weight: a name in :data:`~langchain_reasc.method.evidence.WEIGHTS`.
+
         top_k: alternatives per token behind the signal; stored.
         vocabulary_size: V behind the signal; stored.
         fingerprint: the model, sampling and prompt; stored.
@@ -81,15 +78,11 @@ def calibrate_mixture(
     Raises:
         CalibrationDataError: fewer than 2 responses, a score that is not finite, or all
             scores equal.
-        ConfigurationError: ``weight`` is unknown.
     """
     values = checked_scores(scores, p_target)
-    check_weight(weight)
-    mixture = (
-        fit_mixture(values, components, seed)
-        if values.size >= FEWEST_FOR_MIXTURE
-        else None
-    )
+    mixture = None
+    if values.size >= FEWEST_FOR_MIXTURE:
+        mixture = fit_mixture(values, components, seed)
     return Calibration.now(
         measure,
         values,
@@ -98,7 +91,6 @@ def calibrate_mixture(
         top_k=top_k,
         vocabulary_size=vocabulary_size,
         lambda_=scale,
-        weight=weight,
         p_target=p_target,
         gate=_gate(values, mixture, p_target),
         mixture=mixture,
@@ -111,42 +103,43 @@ def posterior_upper(scores: Floats, mixture: Mixture) -> Floats:
     from scipy.special import expit
     from scipy.stats import norm
 
+    components = zip(mixture.weights, mixture.means, mixture.stds, strict=True)
     low, high = (
         math.log(weight) + norm.logpdf(scores, mean, std)
-        for weight, mean, std in zip(
-            mixture.weights, mixture.means, mixture.stds, strict=True
-        )
+        for weight, mean, std in components
     )
     return np.asarray(expit(high - low))
 
 
 def _gate(scores: Floats, mixture: Mixture | None, p_target: float) -> Gate:
     if mixture is None:
-        few = f"{scores.size} responses are too few for a two-component mixture ({FEWEST_FOR_MIXTURE} at least)"
+        few = (
+            f"{scores.size} responses are too few for a two-component mixture "
+            f"({FEWEST_FOR_MIXTURE} at least)"
+        )
         return Gate(threshold=None, closed_because=few)
-    upper_mean, highest = mixture.means[1], float(scores.max())
+    upper_mean = mixture.means[1]
+    highest = float(scores.max())
     candidates = np.unique(scores[scores > mixture.means[0]])
     reached = candidates[posterior_upper(candidates, mixture) >= p_target]
+    threshold: float | None = None
     target: float | None = None
-    why = None
+    reason: str | None = None
     if not mixture.converged:
-        why = "the two-component mixture did not converge"
+        reason = "the two-component mixture did not converge"
     elif not reached.size:
-        why = f"no score reaches a mixture posterior of {p_target:g}"
+        reason = f"no score reaches a mixture posterior of {p_target:g}"
     else:
         target = float(reached[0])
         if upper_mean > highest + 1e-9 * float(scores.std()):  # by more than rounding
-            why = f"no score reaches the upper component's mean, {upper_mean:.4g}"
-    threshold = (
-        max(min(upper_mean, highest), target)
-        if why is None and target is not None
-        else None
-    )
+            reason = f"no score reaches the upper component's mean, {upper_mean:.4g}"
+        else:
+            threshold = max(min(upper_mean, highest), target)
     return Gate(
         threshold=threshold,
         mean_part=upper_mean,
         target_part=target,
-        closed_because=why,
+        closed_because=reason,
     )
 
 
@@ -168,7 +161,8 @@ def fit_mixture(
     Raises:
         CalibrationDataError: the scores are all equal.
     """
-    mean, std = float(scores.mean()), float(scores.std())
+    mean = float(scores.mean())
+    std = float(scores.std())
     if std <= 1e-9 * float(np.abs(scores).max()):  # no more than rounding
         raise CalibrationDataError(
             f"all {scores.size} scores equal {mean:g}, so no mixture can be fitted"
@@ -180,9 +174,8 @@ def fit_mixture(
     }
     two = fits[2]
     order = np.argsort(two.means_[:, 0])
-    jacobian = (
-        2 * scores.size * math.log(std)
-    )  # makes AIC and BIC those of the raw scores
+    # This makes AIC and BIC those of the raw scores.
+    jacobian = 2 * scores.size * math.log(std)
     return Mixture(
         weights=tuple(two.weights_[order].tolist()),
         means=tuple((mean + std * two.means_[order, 0]).tolist()),
@@ -201,22 +194,23 @@ def _two_components(z: npt.NDArray[Any]) -> Any:
     the last resort.
     """
     ordered = np.sort(z[:, 0])
-    n, third = ordered.size, ordered.size // 3
-    starts = [(ordered[:at], ordered[at:]) for at in (n * np.arange(1, 10)) // 10]
-    starts += [(ordered[at : at + third], ordered) for at in (0, third, n - third)]
+    n = ordered.size
+    third = n // 3
+    cuts = (n * np.arange(1, 10)) // 10
+    starts = [(ordered[:cut], ordered[cut:]) for cut in cuts]
+    for begin in (0, third, n - third):
+        starts.append((ordered[begin : begin + third], ordered))
     fits = [_mixture(z, 2, tol=_ROUGH, **_start_from(*start)) for start in starts]
 
     def rank(fit: Any) -> tuple[bool, float]:
-        of_few = fit.covariances_.min() < _NARROWEST**2 or fit.weights_.min() < max(
-            _LEAST, 3 / n
-        )
-        return not of_few, fit.score(z)
+        is_narrow = fit.covariances_.min() < _NARROWEST**2
+        is_light = fit.weights_.min() < max(_LEAST, 3 / n)
+        return not (is_narrow or is_light), fit.score(z)
 
     best = sorted(fits, key=rank)[-_TO_THE_END:]
-    return max(
-        (_fitted(fit.set_params(tol=1e-6, warm_start=True), z) for fit in best),
-        key=rank,
-    )
+    for fit in best:
+        _fitted(fit.set_params(tol=1e-6, warm_start=True), z)
+    return max(best, key=rank)
 
 
 def _start_from(*parts: Floats) -> dict[str, Any]:
@@ -232,12 +226,10 @@ def _mixture(z: npt.NDArray[Any], components: int, **options: Any) -> Any:
     from sklearn.mixture import GaussianMixture
 
     starts = 1 if components == 1 or "means_init" in options else 5
-    return _fitted(
-        GaussianMixture(
-            components, max_iter=10_000, reg_covar=1e-4, n_init=starts, **options
-        ),
-        z,
+    mixture = GaussianMixture(
+        components, max_iter=10_000, reg_covar=1e-4, n_init=starts, **options
     )
+    return _fitted(mixture, z)
 
 
 def _fitted(mixture: Any, z: npt.NDArray[Any]) -> Any:
@@ -246,9 +238,8 @@ def _fitted(mixture: Any, z: npt.NDArray[Any]) -> Any:
     # A few hundred scores take one thread 50 ms. Several threads take 50 times as long
     # on a busy machine.
     with warnings.catch_warnings(), _threads().limit(limits=1):
-        warnings.simplefilter(
-            "ignore", ConvergenceWarning
-        )  # read from .converged_ instead
+        # Convergence is read from .converged_ instead.
+        warnings.simplefilter("ignore", ConvergenceWarning)
         return mixture.fit(z)
 
 
@@ -280,12 +271,10 @@ class MixtureCalibrator:
         seed: int = 0,
     ) -> None:
         self.measure = measure
-        self._minimum, self._p_target, self._fingerprint, self._seed = (
-            minimum,
-            p_target,
-            fingerprint,
-            seed,
-        )
+        self._minimum = minimum
+        self._p_target = p_target
+        self._fingerprint = fingerprint
+        self._seed = seed
         self._scores: list[float] = []
         self._provenance: dict[str, int] = {}
         self._calibration: Calibration | None = None
@@ -323,19 +312,16 @@ class MixtureCalibrator:
         if not math.isfinite(score):
             raise CalibrationDataError(f"the score of a first response is {score}")
         provenance = {"top_k": top_k, "vocabulary_size": vocabulary_size}
-        known = {name: value for name, value in provenance.items() if value is not None}
         with self._lock:
-            if any(
-                self._provenance.setdefault(name, value) != value
-                for name, value in known.items()
-            ):
-                return
+            for name, value in provenance.items():
+                if value is None:
+                    continue
+                if self._provenance.setdefault(name, value) != value:
+                    return
             self._scores.append(score)
-            due = (
-                self._minimum
-                if self._calibration is None
-                else math.ceil(1.25 * self._calibration.n)
-            )
+            due = self._minimum
+            if self._calibration is not None:
+                due = math.ceil(1.25 * self._calibration.n)
             if len(self._scores) < due:
                 return
             try:

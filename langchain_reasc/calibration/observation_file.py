@@ -24,7 +24,8 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import astuple, replace
+from itertools import chain, starmap
 from pathlib import Path
 from typing import Any, Final, Self, get_args
 from weakref import WeakSet
@@ -46,7 +47,7 @@ from langchain_reasc.files import check_name, parse_json
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.fingerprint import Fingerprint, check_fingerprint
 
-__all__ = ["NOT_KEPT", "ObservationFile", "ObservationStore", "without_other_scores"]
+__all__ = ["NOT_KEPT", "ObservationFile", "ObservationStore"]
 
 NOT_KEPT: Final = (
     "what is learned now is not kept yet, and is written when the file can be: %s"
@@ -124,25 +125,23 @@ CREATE TABLE escalations (kind TEXT PRIMARY KEY, known TEXT NOT NULL);
                 f"{self.path} was written by an earlier version; {self.INSTEAD}"
             )
         super()._check_tables()
-        [[found], *_] = self._all("PRAGMA quick_check(1)")
-        if found != "ok":
-            raise CalibrationFileError(
-                f"{self.path}: the file is damaged ({found}); {self.INSTEAD}"
-            )
+        [[finding], *_] = self._all("PRAGMA quick_check(1)")
+        if finding != "ok":
+            raise self._damaged(finding)
         self._sql.execute("PRAGMA synchronous = NORMAL")
 
     @classmethod
     def create(cls, path: Path) -> Self:
         """Create a store, or open the one that is there; see :meth:`Database.create`."""
-        store, until = super().create(path), time.monotonic() + cls.WAIT
+        store = super().create(path)
+        until = time.monotonic() + cls.WAIT
         with store._reading():
             while True:
                 try:
                     store._sql.execute("PRAGMA journal_mode = WAL")
                     return store
-                except (
-                    sqlite3.OperationalError
-                ):  # another process does the same, and SQLite does not wait for it
+                except sqlite3.OperationalError:
+                    # Another process does the same, and SQLite does not wait for it.
                     if time.monotonic() > until:
                         raise
                     time.sleep(_PAUSE)
@@ -150,9 +149,11 @@ CREATE TABLE escalations (kind TEXT PRIMARY KEY, known TEXT NOT NULL);
     @property
     def fingerprint(self) -> Fingerprint | None:
         """The model, sampling and prompt of the rows; None without rows."""
-        found = self._about("fingerprint")
+        text = self._about("fingerprint")
+        if text is None:
+            return None
         with self._valid("its fingerprint"):
-            return None if found is None else Fingerprint.model_validate_json(found)
+            return Fingerprint.model_validate_json(text)
 
     @property
     def provenance(self) -> SignalProvenance:
@@ -170,18 +171,21 @@ CREATE TABLE escalations (kind TEXT PRIMARY KEY, known TEXT NOT NULL);
         Raises:
             FingerprintMismatch: with what differs.
         """
-        if (own := self.fingerprint) is not None and fingerprint is not None:
-            try:
-                check_fingerprint(own, fingerprint)
-            except FingerprintMismatch as error:
-                raise FingerprintMismatch(f"{what}: {error}") from None
+        stored = self.fingerprint
+        if stored is None or fingerprint is None:
+            return
+        try:
+            check_fingerprint(stored, fingerprint)
+        except FingerprintMismatch as error:
+            raise FingerprintMismatch(f"{what}: {error}") from None
 
     def describe(self, fingerprint: Fingerprint, provenance: SignalProvenance) -> None:
         """Store the fingerprint and the provenance of the rows."""
-        for name, value in (
-            ("fingerprint", fingerprint.model_dump_json()),
-            ("made_of", json.dumps(provenance)),
-        ):
+        values = {
+            "fingerprint": fingerprint.model_dump_json(),
+            "made_of": json.dumps(provenance),
+        }
+        for name, value in values.items():
             if value != self._about(name):
                 self._sql.execute(
                     "INSERT OR REPLACE INTO about VALUES (?, ?)", (name, value)
@@ -196,13 +200,11 @@ CREATE TABLE escalations (kind TEXT PRIMARY KEY, known TEXT NOT NULL);
         in the file.
         """
         with self.transaction("DEFERRED"):
-            known = Observations(self.restarts(), self.provenance)
-            known.extend(
-                self.rows(
-                    self.measures() if measures is None else measures, after=known.last
-                )
-            )
-        return known
+            if measures is None:
+                measures = self.measures()
+            observations = Observations(self.restarts(), self.provenance)
+            observations.extend(self.rows(measures, after=observations.last))
+        return observations
 
     def restarts(self, after: int = -1) -> list[tuple[int, Drift]]:
         """Return the later rows that showed drift, as (number, what had changed)."""
@@ -210,10 +212,7 @@ CREATE TABLE escalations (kind TEXT PRIMARY KEY, known TEXT NOT NULL);
             "SELECT number, drift FROM restarts WHERE number > ? ORDER BY number", after
         )
         if not all(drift in get_args(Drift) for _, drift in rows):
-            raise CalibrationFileError(
-                f"{self.path}: the file is damaged (its restarts cannot be read); "
-                f"{self.INSTEAD}"
-            )
+            raise self._damaged("its restarts cannot be read")
         return [(number, drift) for number, drift in rows]
 
     def rows(
@@ -222,16 +221,14 @@ CREATE TABLE escalations (kind TEXT PRIMARY KEY, known TEXT NOT NULL);
         """Return later rows as (number, row), with scores of shape (measures,
         responses).
         """
-        number_of = {measure: row for row, measure in enumerate(measures)}
+        indices = {measure: index for index, measure in enumerate(measures)}
         places = {
-            known: [number_of.get(one, -1) for one in held]
-            for known, held in self._measures().items()
+            key: [indices.get(measure, -1) for measure in stored]
+            for key, stored in self._measures().items()
         }
+        query = f"SELECT {_COLUMNS} FROM observations WHERE number > ? ORDER BY number"
         rows = []
-        for number, *columns in self._all(
-            f"SELECT {_COLUMNS} FROM observations WHERE number > ? ORDER BY number",
-            after,
-        ):
+        for number, *columns in self._all(query, after):
             with self._valid(f"row {number}"):
                 rows.append((number, _observation(columns, places, len(measures))))
         return rows
@@ -241,56 +238,46 @@ CREATE TABLE escalations (kind TEXT PRIMARY KEY, known TEXT NOT NULL);
     ) -> tuple[int, Observation]:
         """Append a row. Return its number and the row as the file stores it."""
         scored = np.flatnonzero(np.isfinite(row.scores).any(axis=1)).tolist()
-        names = json.dumps(
-            [
-                (one.signal, one.score, one.window)
-                for one in (measures[at] for at in scored)
-            ]
-        )
+        with np.errstate(over="ignore"):
+            scores = row.scores[scored].astype("<f4")
+        scores[np.isinf(scores)] = np.nan  # too large for float32
+        names = json.dumps([astuple(measures[index]) for index in scored])
+        fields = [getattr(row, name) for name in _FIELDS]
+        lists = (row.answers, row.right, row.predictions)
         with self.transaction():
             self._sql.execute(
                 "INSERT OR IGNORE INTO measures (names) VALUES (?)", (names,)
             )
-            [(known,)] = self._all("SELECT number FROM measures WHERE names = ?", names)
-            [(rows, restarts)] = self._all(
-                "SELECT (SELECT MAX(number) FROM observations), (SELECT MAX(number) "
-                "FROM restarts)"
+            [(key,)] = self._all("SELECT number FROM measures WHERE names = ?", names)
+            # A restart deletes rows, whose numbers are not used again.
+            [(last,)] = self._all(
+                "SELECT MAX(number) FROM (SELECT number FROM observations UNION ALL "
+                "SELECT number FROM restarts)"
             )
-            with np.errstate(over="ignore"):
-                scores = row.scores[scored].astype("<f4")
-            scores[np.isinf(scores)] = np.nan  # too large for float32
-            texts = (
-                json.dumps(one) for one in (row.answers, row.right, row.predictions)
-            )
-            fields = (getattr(row, name) for name in _FIELDS)
             number = self._insert(
                 "observations",
-                max(rows or 0, restarts or 0) + 1,
+                (last or 0) + 1,
                 *fields,
-                *texts,
-                known,
+                *map(json.dumps, lists),
+                key,
                 scores.tobytes(),
             )
-        read = np.full(row.scores.shape, np.nan)
-        read[scored] = scores
-        return number, replace(row, scores=read)
+        stored = np.full(row.scores.shape, np.nan)
+        stored[scored] = scores
+        return number, replace(row, scores=stored)
 
     def set_outcomes(self, outcomes: Mapping[str, bool]) -> None:
         """Store outcomes: id of a question -> whether its answer was right."""
-        told = [(correct, id) for id, correct in outcomes.items()]
+        values = [(correct, id) for id, correct in outcomes.items()]
         with self.transaction():
             self._sql.executemany(
-                "UPDATE observations SET correct = ? WHERE id = ?", told
+                "UPDATE observations SET correct = ? WHERE id = ?", values
             )
 
     def outcomes(self) -> list[tuple[int, bool]]:
         """Return the known outcomes as (number of a row, whether its answer was right)."""
-        return [
-            (at, bool(one))
-            for at, one in self._all(
-                "SELECT number, correct FROM observations WHERE correct >= 0"
-            )
-        ]
+        query = "SELECT number, correct FROM observations WHERE correct >= 0"
+        return [(number, bool(correct)) for number, correct in self._all(query)]
 
     def restart(self, restarts: Mapping[int, Drift]) -> None:
         """Delete the rows up to those that showed drift. Several processes may do this
@@ -314,23 +301,21 @@ CREATE TABLE escalations (kind TEXT PRIMARY KEY, known TEXT NOT NULL);
 
     def escalation(self, kind: str) -> LearnedEscalation | None:
         """Return what is known of a small and a large model for a kind of request."""
-        if not self._all(
-            "SELECT 1 FROM sqlite_master WHERE name = 'escalations'"
-        ):  # an older file
+        if not self._has_table("escalations"):
             return None
         rows = self._all("SELECT known FROM escalations WHERE kind = ?", kind)
+        if not rows:
+            return None
         with self._valid(f"what is known of {kind}"):
-            return LearnedEscalation.model_validate_json(rows[0][0]) if rows else None
+            return LearnedEscalation.model_validate_json(rows[0][0])
 
     def escalations(self) -> list[LearnedEscalation]:
         """Return what is known of all kinds of request."""
-        if not self._all("SELECT 1 FROM sqlite_master WHERE name = 'escalations'"):
+        if not self._has_table("escalations"):
             return []
+        rows = self._all("SELECT known FROM escalations")
         with self._valid("its escalations"):
-            return [
-                LearnedEscalation.model_validate_json(known)
-                for (known,) in self._all("SELECT known FROM escalations")
-            ]
+            return [LearnedEscalation.model_validate_json(text) for (text,) in rows]
 
     def set_escalation(
         self, kind: str, known: LearnedEscalation, id: str | None = None
@@ -362,26 +347,24 @@ CREATE TABLE escalations (kind TEXT PRIMARY KEY, known TEXT NOT NULL);
 
     def is_shadowed(self, kind: str, id: str) -> bool:
         """Return whether a question was stored with its id."""
-        if not self._all("SELECT 1 FROM sqlite_master WHERE name = 'shadowed'"):
+        if not self._has_table("shadowed"):
             return False
-        return bool(
-            self._all("SELECT 1 FROM shadowed WHERE kind = ? AND id = ?", kind, id)
-        )
+        query = "SELECT 1 FROM shadowed WHERE kind = ? AND id = ?"
+        return bool(self._all(query, kind, id))
+
+    def _has_table(self, name: str) -> bool:
+        """Whether the file has a table that not every file has."""
+        return bool(self._all("SELECT 1 FROM sqlite_master WHERE name = ?", name))
 
     def measures(self) -> list[Measure]:
         """Return the measures of which any row has scores."""
-        return list(
-            dict.fromkeys(
-                one for measures in self._measures().values() for one in measures
-            )
-        )
+        return list(dict.fromkeys(chain.from_iterable(self._measures().values())))
 
     def _measures(self) -> dict[int, list[Measure]]:
         rows = self._all("SELECT number, names FROM measures")
         with self._valid("its measures"):
             return {
-                number: [Measure(*one) for one in parse_json(names)]
-                for number, names in rows
+                key: list(starmap(Measure, parse_json(names))) for key, names in rows
             }
 
     @contextmanager
@@ -392,14 +375,16 @@ CREATE TABLE escalations (kind TEXT PRIMARY KEY, known TEXT NOT NULL);
         try:
             yield
         except ValidationError as error:
-            why = findings(error, values=False)[0]
+            reason = findings(error, values=False)[0]
         except (ValueError, TypeError, LookupError) as error:
-            why = str(error)
+            reason = str(error)
         else:
             return
-        raise CalibrationFileError(
-            f"{self.path}: the file is damaged ({what} cannot be read: {why}); "
-            f"{self.INSTEAD}"
+        raise self._damaged(f"{what} cannot be read: {reason}")
+
+    def _damaged(self, reason: str) -> CalibrationFileError:
+        return CalibrationFileError(
+            f"{self.path}: the file is damaged ({reason}); {self.INSTEAD}"
         )
 
 
@@ -418,72 +403,39 @@ def _observation(
         ValueError: the row was not written by :meth:`ObservationStore.append`.
         LookupError: its set of measures is unknown.
     """
-    (
-        kind,
-        decided,
-        answer,
-        counted,
-        id,
-        correct,
-        p_correct,
-        text,
-        labels,
-        predicted,
-        known,
-        blob,
-    ) = columns
-    answers, right = tuple(parse_json(text)), tuple(parse_json(labels))
-    predictions = tuple(Prediction(*one) for one in parse_json(predicted))
-    scores = np.frombuffer(blob, dtype="<f4").reshape(len(places[known]), len(answers))
-    numbers = [one for one in (*answers, answer, decided) if one is not None]
-    shares = [p_correct or 0, *(share for one in predictions for share in one[1:])]
-    wrong = any(type(one) is not int or one < 0 for one in numbers) or not all(
-        0 <= one <= 1 for one in shares
-    )
-    wrong |= len(right) not in (0, len(answers)) or any(
-        type(one) not in (bool, type(None)) for one in right
-    )
-    if (
-        not answers
-        or wrong
-        or np.isinf(scores).any()
-        or not {one.monitor for one in predictions} <= {*MONITORED}
+    fields = dict(zip(_FIELDS, columns, strict=False))
+    *texts, key, blob = columns[len(_FIELDS) :]
+    answers, right, predicted = (tuple(parse_json(text)) for text in texts)
+    predictions = tuple(starmap(Prediction, predicted))
+    indices = places[key]
+    scores = np.frombuffer(blob, dtype="<f4").reshape(len(indices), len(answers))
+    numbers = [*answers, fields["answer"], fields["decided"]]
+    shares = [fields["p_correct"] or 0]
+    for prediction in predictions:
+        shares += prediction[1:]
+    if not (
+        answers
+        and all(_is_number(number) for number in numbers)
+        and all(0 <= share <= 1 for share in shares)
+        and len(right) in (0, len(answers))
+        and all(label is None or type(label) is bool for label in right)
+        and not np.isinf(scores).any()
+        and {prediction.monitor for prediction in predictions} <= {*MONITORED}
     ):
         raise ValueError("its numbers contradict each other")
+    # Scores by a measure that is not asked for go to one more row, which is dropped.
     placed = np.full((measures + 1, len(answers)), np.nan)
-    placed[list(places[known])] = scores
+    placed[list(indices)] = scores
+    fields["counted"] = bool(fields["counted"])
+    if fields["correct"] is not None:
+        fields["correct"] = bool(fields["correct"])
     return Observation(
-        answers,
-        placed[:-1],
-        right=right,
-        counted=bool(counted),
-        decided=decided,
-        answer=answer,
-        id=id,
-        correct=None if correct is None else bool(correct),
-        p_correct=p_correct,
-        kind=kind,
-        predictions=predictions,
+        answers, placed[:-1], right=right, predictions=predictions, **fields
     )
 
 
-def without_other_scores(
-    row: Observation,
-    measures: Sequence[Measure],
-    own: SignalProvenance,
-    stored: SignalProvenance,
-) -> Observation:
-    """Return a row without the scores whose signal has another k or V in the file
-    (``stored``) than here (``own``).
-    """
-    differs = np.array(
-        [own.get(one.signal) != stored.get(one.signal) for one in measures], dtype=bool
-    )
-    return (
-        replace(row, scores=np.where(differs[:, None], np.nan, row.scores))
-        if differs.any()
-        else row
-    )
+def _is_number(value: Any) -> bool:
+    return value is None or (type(value) is int and value >= 0)
 
 
 class ObservationFile:
@@ -518,9 +470,10 @@ class ObservationFile:
         try:
             check_name(self.path)
         except OSError as error:
-            why = error.strerror or error
+            reason = error.strerror or error
             raise CalibrationFileError(
-                f"the state of online learning cannot be {str(self.path)!r}: {why}; name another file"
+                f"the state of online learning cannot be {str(self.path)!r}: {reason}; "
+                "name another file"
             ) from error
         if not self.path.absolute().parent.is_dir():
             raise CalibrationFileError(f"there is no folder {self.path.parent}")
@@ -539,11 +492,8 @@ class ObservationFile:
     def _opened(self, *, create: bool) -> ObservationStore:
         if self._store is None or self._is != self._identity():
             self.close()
-            self._store = (
-                ObservationStore.create(self.path)
-                if create
-                else ObservationStore.open(self.path)
-            )
+            open_store = ObservationStore.create if create else ObservationStore.open
+            self._store = open_store(self.path)
             self._is = self._identity()
         return self._store
 

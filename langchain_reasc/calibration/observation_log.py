@@ -8,17 +8,24 @@ import os
 import time
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
+
+import numpy as np
 
 from langchain_reasc.calibration.drift import Drift
 from langchain_reasc.calibration.observation_file import (
     NOT_KEPT,
     ObservationFile,
     ObservationStore,
-    without_other_scores,
 )
-from langchain_reasc.calibration.observations import KEPT, Observation, Observations
+from langchain_reasc.calibration.observations import (
+    KEPT,
+    Observation,
+    Observations,
+    SignalProvenance,
+)
 from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.models.fingerprint import Fingerprint
@@ -58,12 +65,11 @@ class ObservationLog:
         self.known = Observations()
         self.path = None if path is None else Path(path)
         self._file = None if path is None else ObservationFile(path)
-        self._measures, self._fingerprint, self._any_model = (
-            measures,
-            fingerprint,
-            any_model,
-        )
-        self._try_again = self._warned = -math.inf
+        self._measures = measures
+        self._fingerprint = fingerprint
+        self._any_model = any_model
+        self._try_again = -math.inf
+        self._warned = -math.inf
         self.forget_unsaved()
 
     def forget_unsaved(self) -> None:
@@ -72,9 +78,8 @@ class ObservationLog:
         self._untold: dict[str, bool] = {}  # outcomes to write
         self._dropped: list[int] = []  # rows to delete
         self._restarts: dict[int, Drift] = {}  # restarts to write
-        self._store: ObservationStore | None = (
-            None  # whose rows are known; None to read all again
-        )
+        # The store whose rows are known; None to read all again.
+        self._store: ObservationStore | None = None
 
     @property
     def unsaved(self) -> int:
@@ -89,11 +94,13 @@ class ObservationLog:
             FingerprintMismatch: its rows were measured on another model, sampling or
                 prompt.
         """
-        if self._file is not None:
-            with self._file.transaction(create=False) as store:
-                if store is not None and store.fingerprint is not None:
-                    self._check_model(store)
-                    self.known, self._store = store.observations(self._measures), store
+        if self._file is None:
+            return
+        with self._file.transaction(create=False) as store:
+            if store is not None and store.fingerprint is not None:
+                self._check_model(store)
+                self.known = store.observations(self._measures)
+                self._store = store
 
     def append(self, row: Observation) -> None:
         """Append a row, after the rows that other processes have appended."""
@@ -108,10 +115,10 @@ class ObservationLog:
         """
         self._untold[id] = correct
         self.sync()
-        known = self.known.record_outcome(id, correct)
-        if not known or self._file is None:
+        is_known = self.known.record_outcome(id, correct)
+        if not is_known or self._file is None:
             self._untold.pop(id, None)
-        return known
+        return is_known
 
     def save(self) -> None:
         """Write to the file now, even if it could not be reached a moment ago."""
@@ -138,23 +145,28 @@ class ObservationLog:
         try:
             with self._file.transaction(create=True) as store:
                 assert store is not None
-                known, read, outcomes = self._exchange(store, rows)
+                observations, new_rows, outcomes = self._exchange(store, rows)
         except (CalibrationFileError, FingerprintMismatch) as error:
-            now, self._store = time.monotonic(), None
+            now = time.monotonic()
+            self._store = None
             if now >= self._warned + _WARN_AFTER:
                 self._warned = now
                 logger.warning(NOT_KEPT, error)
             self._try_again = now + _RETRY_AFTER
             return False
-        before = dict(known.restarts)
-        self._dropped = known.extend(read)
-        known.set_outcomes(outcomes)
-        self.known, self._store = known, store
+        before = set(observations.restarts)
+        self._dropped = observations.extend(new_rows)
+        observations.set_outcomes(outcomes)
+        self.known = observations
+        self._store = store
         self._unsaved.clear()
         self._untold.clear()
         self._restarts = {
-            at: drift for at, drift in known.restarts.items() if at not in before
+            number: drift
+            for number, drift in observations.restarts.items()
+            if number not in before
         }
+        # A restart is written at once, so that other processes follow it.
         return self.sync() if self._restarts else True
 
     def _exchange(
@@ -168,34 +180,46 @@ class ObservationLog:
         """
         self._check_model(store)
         if store is self._store:
-            known = self.known
+            observations = self.known
             store.delete(self._dropped)
             if self._restarts:
                 store.restart(self._restarts)
-            for at, drift in store.restarts(max(known.restarts, default=-1)):
-                known.restart(at, drift)
+            last_restart = max(observations.restarts, default=-1)
+            for number, drift in store.restarts(last_restart):
+                observations.restart(number, drift)
         else:
-            known = Observations(store.restarts())
-        own, known.provenance = (
-            self.known.provenance,
-            {**self.known.provenance, **store.provenance},
-        )
-        rows, unsaved = (
-            store.rows(self._measures, after=known.last),
-            list(self._unsaved),
-        )
-        if not known.last and not rows:  # a new file
+            observations = Observations(store.restarts())
+        ours = self.known.provenance
+        observations.provenance = ours | store.provenance
+        rows = store.rows(self._measures, after=observations.last)
+        unsaved = list(self._unsaved)
+        if not observations.last and not rows:  # a new file
             unsaved = list(self.known)
         for row in (*unsaved, *added):
-            fitting = without_other_scores(row, self._measures, own, known.provenance)
+            fitting = self._without_other_scores(row, ours, observations.provenance)
             rows.append(store.append(fitting, self._measures))
         store.set_outcomes(self._untold)
-        store.describe(self._fingerprint, known.provenance)
-        return known, rows, store.outcomes()
+        store.describe(self._fingerprint, observations.provenance)
+        return observations, rows, store.outcomes()
+
+    def _without_other_scores(
+        self, row: Observation, ours: SignalProvenance, stored: SignalProvenance
+    ) -> Observation:
+        """Return a row without the scores whose signal has another k or V in the file
+        (``stored``) than here (``ours``).
+        """
+        signals = [measure.signal for measure in self._measures]
+        differs = [ours.get(signal) != stored.get(signal) for signal in signals]
+        if not any(differs):
+            return row
+        scores = row.scores.copy()
+        scores[np.array(differs)] = np.nan
+        return replace(row, scores=scores)
 
     def _check_model(self, store: ObservationStore) -> None:
-        if not self._any_model:
-            try:
-                store.check_fits(self._fingerprint, f"Online(state={str(self.path)!r})")
-            except FingerprintMismatch as error:
-                raise FingerprintMismatch(f"{error}, or name another file") from None
+        if self._any_model:
+            return
+        try:
+            store.check_fits(self._fingerprint, f"Online(state={str(self.path)!r})")
+        except FingerprintMismatch as error:
+            raise FingerprintMismatch(f"{error}, or name another file") from None

@@ -5,6 +5,7 @@ Everything that is learned is a function of these rows: the calibrations
 (:mod:`~langchain_reasc.calibration.drift`). Rows contain numbers and no text.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy, deepcopy
@@ -86,29 +87,32 @@ class Observation:
         Outcomes are reported for a biased choice of questions. They show what is right,
         but the rule is not learned from them.
         """
-        others = False if self.correct and self.answer is not None else None
-        told = tuple(
-            self.correct if answer == self.answer else others for answer in self.answers
-        )
-        given = zip(self.right or told, self.answers, strict=True)
-        return [right if answer is not None else None for right, answer in given]
+        if self.right:
+            labels = list(self.right)
+        else:
+            rest = False if self.correct and self.answer is not None else None
+            labels = [
+                self.correct if answer == self.answer else rest
+                for answer in self.answers
+            ]
+        for index, answer in enumerate(self.answers):
+            if answer is None:
+                labels[index] = None
+        return labels
 
     def responses(self, measure: int | None) -> list[Response]:
         """Return the responses as a rule reads them, scored by this row of ``scores``;
         None for no scores.
         """
-        scores = (
-            np.full(len(self.answers), np.nan)
-            if measure is None
-            else self.scores[measure]
-        )
-        return [
-            Response(
-                None if answer is None else str(answer),
-                float(score) if np.isfinite(score) else None,
-            )
-            for answer, score in zip(self.answers, scores, strict=True)
-        ]
+        if measure is None:
+            scores: list[float | None] = [None] * len(self.answers)
+        else:
+            scores = [
+                score if math.isfinite(score) else None
+                for score in self.scores[measure].tolist()
+            ]
+        texts = [None if answer is None else str(answer) for answer in self.answers]
+        return list(map(Response, texts, scores))
 
 
 def numbered(answers: Iterable[str | None]) -> tuple[int | None, ...]:
@@ -126,17 +130,18 @@ def agrees_with_majority(answers: Sequence[int | None]) -> list[bool | None]:
     None for a response without an answer, without others, or with one of several
     leading answers.
     """
+    votes = Counter(answers)
+    del votes[None]
     agrees: list[bool | None] = []
-    for at, own in enumerate(answers):
-        others = Counter(
-            answer
-            for place, answer in enumerate(answers)
-            if place != at and answer is not None
-        )
-        most = max(others.values(), default=0)
-        leading = [answer for answer, count in others.items() if count == most]
-        unknown = own is None or not others or (own in leading and len(leading) > 1)
-        agrees.append(None if unknown else own in leading)
+    for answer in answers:
+        rest = votes - Counter([answer])
+        most = max(rest.values(), default=0)
+        leading = [value for value, count in rest.items() if count == most]
+        is_tied = answer in leading and len(leading) > 1
+        if answer is None or not rest or is_tied:
+            agrees.append(None)
+        else:
+            agrees.append(answer in leading)
     return agrees
 
 
@@ -188,11 +193,9 @@ class Observations:
     def copy(self) -> "Observations":
         """Return a copy that does not change when rows are added here."""
         copied = copy(self)
-        copied.rows, copied.restarts, copied._watch = (
-            dict(self.rows),
-            dict(self.restarts),
-            deepcopy(self._watch),
-        )
+        copied.rows = dict(self.rows)
+        copied.restarts = dict(self.restarts)
+        copied._watch = deepcopy(self._watch)
         return copied
 
     def append(self, row: Observation) -> Drift | None:
@@ -208,51 +211,56 @@ class Observations:
         were dropped.
         """
         for number, row in rows:
-            self.rows[number], self.last = row, number
-            if drift := self._watch.observe(row.predictions):
+            self.rows[number] = row
+            self.last = number
+            drift = self._watch.observe(row.predictions)
+            if drift is not None:
                 self.restart(number, drift)
         return self._drop_old()
 
     def restart(self, number: int, drift: Drift) -> None:
         """Drop the rows up to this number, which showed drift."""
-        later = [(at, row) for at, row in self.rows.items() if at > number]
-        self.rows, self._watch, self.restarts[number] = {}, DriftWatch(), drift
+        later = [item for item in self.rows.items() if item[0] > number]
+        self.rows = {}
+        self._watch = DriftWatch()
+        self.restarts[number] = drift
         self.last = max(self.last, number)
         self.extend(later)
 
     def _drop_old(self) -> list[int]:
         numbers = list(self.rows)
-        older, newest = numbers[:-KEPT], numbers[-KEPT:]
-        if not older:
+        if len(numbers) <= KEPT:
             return []
-        often = self.kinds
-        of_kind, dropped = Counter(self.rows[at].kind for at in newest), list[int]()
-        counted = sum(self.rows[at].counted for at in newest)
-        for at in reversed(older):
-            row = self.rows[at]
-            if (row.kind in often and of_kind[row.kind] < KEPT_OF_KIND) or (
-                row.counted and counted < KEPT_COUNTED
-            ):
+        kinds = self.kinds
+        of_kind = Counter(row.kind for row in self.newest)
+        with_counts = sum(row.counted for row in self.newest)
+        dropped: list[int] = []
+        # From the newest to the oldest, so that each kind keeps its newest rows.
+        for number in reversed(numbers[:-KEPT]):
+            row = self.rows[number]
+            is_needed_of_kind = row.kind in kinds and of_kind[row.kind] < KEPT_OF_KIND
+            if is_needed_of_kind or (row.counted and with_counts < KEPT_COUNTED):
                 of_kind[row.kind] += 1
-                counted += row.counted
+                with_counts += row.counted
             else:
-                dropped.append(at)
-                del self.rows[at]
+                dropped.append(number)
+                del self.rows[number]
         return dropped
 
     def record_outcome(self, id: str, correct: bool) -> bool:
         """Store whether the answer to a question was right. Return False if the
         question is unknown.
         """
-        found = [at for at, row in self.rows.items() if row.id == id]
-        self.set_outcomes((at, correct) for at in found)
-        return bool(found)
+        numbers = [number for number, row in self.rows.items() if row.id == id]
+        self.set_outcomes((number, correct) for number in numbers)
+        return bool(numbers)
 
     def set_outcomes(self, outcomes: Iterable[tuple[int, bool]]) -> None:
         """Store outcomes, given as (number of a row, whether its answer was right)."""
-        for at, correct in outcomes:
-            if at in self.rows and self.rows[at].correct is not correct:
-                self.rows[at] = replace(self.rows[at], correct=correct)
+        for number, correct in outcomes:
+            row = self.rows.get(number)
+            if row is not None and row.correct is not correct:
+                self.rows[number] = replace(row, correct=correct)
 
     @property
     def newest(self) -> list[Observation]:
@@ -282,14 +290,14 @@ class Observations:
     @property
     def audits(self) -> Audits:
         """The audits of the rows that a calibration decided."""
-        every = [
-            one for row in self for one in row.predictions if one.monitor == "audits"
+        audits = [
+            prediction
+            for row in self
+            for prediction in row.predictions
+            if prediction.monitor == "audits"
         ]
-        return Audits(
-            len(every),
-            int(sum(one.came for one in every)),
-            sum(one.expected for one in every),
-        )
+        agreed = int(sum(audit.came for audit in audits))
+        return Audits(len(audits), agreed, sum(audit.expected for audit in audits))
 
     @property
     def evidence(self) -> dict[str, float]:

@@ -30,12 +30,10 @@ __all__ = ["calibrate_first_responses", "calibrate_offline", "checked_scores"]
 
 logger = logging.getLogger(__name__)
 
-_WITHIN_NEEDED: Final = (
-    0.6  # votes are weighed if the lower end of the AUROC within questions exceeds this
-)
-_SORTED: Final = (
-    0.001  # p-value below which the order of the questions is not by chance
-)
+# Votes are weighed if the lower end of the AUROC within questions exceeds this.
+_WITHIN_NEEDED: Final = 0.6
+# p-value below which the order of the questions is not by chance
+_SORTED: Final = 0.001
 _LEVEL: Final = 0.95  # 1 - δ of the safe gate
 
 
@@ -93,7 +91,8 @@ def calibrate_offline(
             scores equal.
         ConfigurationError: ``weight`` is unknown.
     """
-    values, labels = checked_scores(scores, p_target), np.asarray(correct, dtype=bool)
+    values = checked_scores(scores, p_target)
+    labels = np.asarray(correct, dtype=bool)
     if labels.shape != values.shape:
         raise CalibrationDataError(
             f"{values.size} scores but {labels.size} labels; each response needs one "
@@ -137,42 +136,45 @@ def calibrate_first_responses(
     Raises:
         CalibrationDataError: the responses do not determine a calibration.
     """
-    scored = [one for one in questions if np.isfinite(one.scores[0, 0])]
-    right = [bool(one.right[0]) for one in scored]
-    _warn_of_order([bool(one.right[0]) for one in questions])
+    scores = np.array([question.scores[0, 0] for question in questions])
+    right = np.array([question.right[0] for question in questions], dtype=bool)
+    _warn_of_order(right)
     within = mean_auroc(auroc_per_question(_votes(questions))[0])
-    scores = [float(one.scores[0, 0]) for one in scored]
-    made = calibrate_offline(scores, right, measure=measure, within=within, **options)
-    return made.model_copy(
-        update={"accuracy": float(np.mean([bool(one.right[0]) for one in questions]))}
+    scored = np.isfinite(scores)
+    calibration = calibrate_offline(
+        scores[scored], right[scored], measure=measure, within=within, **options
     )
+    return calibration.model_copy(update={"accuracy": float(right.mean())})
 
 
 def _votes(questions: Sequence[Observation]) -> Judged:
     """Return all responses with an answer, a score and a label. Without an answer there
     is no vote to weigh.
     """
-    votes = [
-        (number, right, score)
-        for number, one in enumerate(questions)
-        for answer, right, score in zip(
-            one.answers, one.right, one.scores[0].tolist(), strict=True
+    votes = []
+    for number, question in enumerate(questions):
+        responses = zip(
+            question.answers, question.right, question.scores[0], strict=True
         )
-        if answer is not None and right is not None and score == score
-    ]
-    question, right, scores = np.array(votes, dtype=np.float64).reshape(-1, 3).T
-    return Judged(question.astype(np.intp), right.astype(bool), scores[None])
+        for answer, right, score in responses:
+            if answer is not None and right is not None and not np.isnan(score):
+                votes.append((number, right, score))
+    numbers, labels, scores = np.array(votes, dtype=np.float64).reshape(-1, 3).T
+    return Judged(numbers.astype(np.intp), labels.astype(bool), scores[None])
 
 
-def _warn_of_order(right: Sequence[bool]) -> None:
+def _warn_of_order(right: Booleans) -> None:
     """Warn if the questions are sorted by difficulty, because the gate would not hold
     for the following ones.
     """
     from scipy.stats import mannwhitneyu
 
-    first, last = (np.flatnonzero(np.asarray(right) == one) for one in (True, False))
-    if min(first.size, last.size) and mannwhitneyu(first, last).pvalue < _SORTED:
-        order = "easy" if first.mean() < last.mean() else "hard"
+    right_places = np.flatnonzero(right)
+    wrong_places = np.flatnonzero(~right)
+    if not right_places.size or not wrong_places.size:
+        return
+    if mannwhitneyu(right_places, wrong_places).pvalue < _SORTED:
+        order = "easy" if right_places.mean() < wrong_places.mean() else "hard"
         logger.warning(
             "the questions come %s ones first: if they begin a longer list, calibrate "
             "on a random sample of that, as a gate holds only for questions like "
@@ -209,9 +211,9 @@ def checked_scores(scores: npt.ArrayLike, p_target: float) -> Floats:
             "good number"
         )
     if not np.isfinite(values).all():
-        at = int(np.flatnonzero(~np.isfinite(values))[0])
+        index = int(np.flatnonzero(~np.isfinite(values))[0])
         raise CalibrationDataError(
-            f"score {at} is {values[at]}; drop that response or fix what it was "
+            f"score {index} is {values[index]}; drop that response or fix what it was "
             "computed from"
         )
     # Below rounding, z-scores would only be amplified noise.
@@ -244,33 +246,44 @@ def _gate(
     below the mean score of correct responses.
     """
     if not correct.any():
-        why = f"none of the {scores.size} calibration responses is correct"
+        reason = f"none of the {scores.size} calibration responses is correct"
         return Gate(
-            threshold=None, closed_because=why, level=_LEVEL, safe_closed_because=why
+            threshold=None,
+            closed_because=reason,
+            level=_LEVEL,
+            safe_closed_because=reason,
         )
     # The mean of equal scores may round to just above them.
     mean_correct = min(float(scores[correct].mean()), float(scores[correct].max()))
     order = np.argsort(scores, kind="stable")
     thresholds, first = np.unique(scores[order], return_index=True)
     right_above = np.cumsum(correct[order][::-1])[::-1][first]
-    accuracy = right_above / (
-        scores.size - first
-    )  # of the responses with S ≥ t, for each distinct score t
+    # Of the responses with S ≥ t, for each distinct score t.
+    accuracy = right_above / (scores.size - first)
     reached = thresholds[accuracy >= p_target]
     parts: dict[str, Any]
     if reached.size:
         target = float(reached[0])
         parts = {"threshold": max(mean_correct, target), "target_part": target}
     else:
-        why = f"no threshold reaches p_target {p_target:g}; the best accuracy above any is {accuracy.max():.3f}"
-        parts = {"threshold": None, "closed_because": why}
-    tested, right = np.array(cross_fitted).T if cross_fitted else (scores, correct)
-    safe = _safe_count(tested, right.astype(bool), p_target)
-    if "accepted" in safe and reached.size:
-        count = max(safe["accepted"] * scores.size // tested.size, 1)
-        safe["safe_threshold"] = max(parts["threshold"], float(np.sort(scores)[-count]))
-    elif "accepted" in safe:
-        safe = {"safe_closed_because": parts["closed_because"]}
+        reason = (
+            f"no threshold reaches p_target {p_target:g}; the best accuracy above any "
+            f"is {accuracy.max():.3f}"
+        )
+        parts = {"threshold": None, "closed_because": reason}
+    if cross_fitted:
+        tested, right = np.array(cross_fitted).T
+        safe = _safe_count(tested, right.astype(bool), p_target)
+    else:
+        tested = scores
+        safe = _safe_count(scores, correct, p_target)
+    if "accepted" in safe:
+        if reached.size:
+            count = max(safe["accepted"] * scores.size // tested.size, 1)
+            lowest = float(np.sort(scores)[-count])
+            safe["safe_threshold"] = max(parts["threshold"], lowest)
+        else:
+            safe = {"safe_closed_because": parts["closed_because"]}
     return Gate(mean_part=mean_correct, level=_LEVEL, **parts, **safe)
 
 
@@ -293,28 +306,31 @@ def _safe_count(scores: Floats, correct: Booleans, p_target: float) -> dict[str,
     )
     if allowed[-1] < 0:
         fewest = math.ceil(math.log(1 - _LEVEL) / math.log(p_target))
-        why = f"{scores.size} responses are too few to vouch for an accuracy of {p_target:g} ({fewest} at least)"
-        return {"safe_closed_because": why}
+        reason = (
+            f"{scores.size} responses are too few to vouch for an accuracy of "
+            f"{p_target:g} ({fewest} at least)"
+        )
+        return {"safe_closed_because": reason}
     # Test at the counts that allow one more mistake, where the bound requires least. A
     # single mistake at the first such count would close the gate, so that count is
     # skipped if the second is at most half of the responses.
     counts = np.flatnonzero(np.diff(allowed, prepend=-1)) + 1
     if counts.size > 1 and counts[1] <= allowed.size / 2:
         counts = counts[1:]
-    descending = np.sort(scores)[::-1]
-    wrong = np.cumsum(~correct[np.argsort(-scores, kind="stable")])
-    accepted = np.searchsorted(
-        -descending, -descending[counts - 1], side="right"
-    )  # with all of equal score
+    order = np.argsort(-scores, kind="stable")
+    negated = -scores[order]
+    wrong = np.cumsum(~correct[order])
+    # All responses of equal score are accepted together.
+    accepted = np.searchsorted(negated, negated[counts - 1], side="right")
     passed = np.logical_and.accumulate(wrong[accepted - 1] <= allowed[accepted - 1])
     if not passed[0]:
         first = int(accepted[0])
-        why = (
+        reason = (
             f"{int(wrong[first - 1])} of the {first} highest-scoring responses are "
             f"wrong; {p_target:g} at {100 * _LEVEL:g} % allows "
             f"{int(allowed[first - 1])}"
         )
-        return {"safe_closed_because": why}
+        return {"safe_closed_because": reason}
     count = int(accepted[passed][-1])
     right = count - int(wrong[count - 1])
     bound = binomtest(right, count, alternative="greater").proportion_ci(
@@ -330,23 +346,16 @@ def _why_fallback(auroc: AUROC | None, correct: Booleans) -> str | None:
     on held-out folds.
     """
     if auroc is None:
-        return (
-            None
-            if correct.all()
-            else "no calibration response is correct, so the score's worth is unknown"
-        )
-    chosen_for = (
-        0.0
-        if auroc.cross_validated is None
-        else max(0.0, auroc.value - auroc.cross_validated)
-    )
-    if auroc.low - chosen_for > 0.5:
+        if correct.all():
+            return None
+        return "no calibration response is correct, so the score's worth is unknown"
+    bias = 0.0
+    lowered = ""
+    if auroc.cross_validated is not None and auroc.cross_validated < auroc.value:
+        bias = auroc.value - auroc.cross_validated
+        lowered = f" less {bias:.2f}, by which choosing it flattered it,"
+    if auroc.low - bias > 0.5:
         return None
-    lowered = (
-        f" less {chosen_for:.2f}, by which choosing it flattered it,"
-        if chosen_for
-        else ""
-    )
     return (
         f"the score does not separate right from wrong: AUROC {auroc.value:.2f}, "
         f"95 % interval [{auroc.low:.2f}, {auroc.high:.2f}]{lowered} reaches 0.5"
@@ -366,7 +375,10 @@ def _why_unweighed(within: AUROC | None, weight: str, correct: Booleans) -> str 
             f"of which the lower end must be above {_WITHIN_NEEDED:g}"
         )
     if correct.all():
-        return f"all {correct.size} responses are right, so nothing shows whether the score tells right from wrong ones"
+        return (
+            f"all {correct.size} responses are right, so nothing shows whether the "
+            "score tells right from wrong ones"
+        )
     return (
         "it is unknown whether the score separates the responses to one question; "
         "calibrate on four samples of each to know it"

@@ -89,11 +89,9 @@ class ConsensusCalibrator:
         any_model: bool = False,
         seed: int = 0,
     ) -> None:
-        self.measure, self._fingerprint, self._seed = (
-            measure,
-            fingerprint or Fingerprint(),
-            seed,
-        )
+        self.measure = measure
+        self._fingerprint = fingerprint or Fingerprint()
+        self._seed = seed
         measures = [measure] if measure else candidate_measures([*SIGNALS, VERBALIZED])
         self._learner = Learner(
             measures,
@@ -106,9 +104,8 @@ class ConsensusCalibrator:
             measures, self._fingerprint, path, any_model=any_model
         )
         self.path = self._log.path
-        self._waiting: deque[tuple[AnsweredQuestion, bool]] = (
-            deque()
-        )  # each with whether a calibration decided it
+        # Each question with whether a calibration decided it.
+        self._waiting: deque[tuple[AnsweredQuestion, bool]] = deque()
         self._numbers = count()
         self._restarts = 0  # restarts that were logged
         self._reset_threads()
@@ -142,12 +139,10 @@ class ConsensusCalibrator:
     def _reset_threads(self) -> None:
         """Set locks and flags to their values without a thread."""
         self._turn = threading.Condition()  # guards the queue and the flags
-        self._lock = (
-            threading.Lock()
-        )  # guards rows and learner; acquire it before _turn
-        self._working = self._busy = self._closing = (
-            False  # whether there is a thread, and whether it is at work
-        )
+        self._lock = threading.Lock()  # guards rows and learner; acquired before _turn
+        self._working = False  # whether there is a thread
+        self._busy = False  # whether it is at work
+        self._closing = False
         self._to_fit = False  # whether a calibration is due
 
     @property
@@ -185,28 +180,34 @@ class ConsensusCalibrator:
             calibration: the calibration that decides; None before the first.
             kind: the kind of request.
         """
-        learner, known = self._learner, self._learner.observations
+        learner = self._learner
         if calibration is not None:
-            of = (
-                "answers alone"
-                if calibration.measure is None
-                else f"answers and {calibration.measure}"
+            questions = f"{calibration.n} questions"
+            if calibration is learner.calibration_of(kind):
+                questions += " of this kind"
+            if calibration.p_correct:
+                labels = f", {calibration.p_correct.n} of them with a known outcome"
+            else:
+                labels = " without labels"
+            source = "answers alone"
+            if calibration.measure is not None:
+                source = f"answers and {calibration.measure}"
+            if calibration.untrusted:
+                source += f" ({calibration.untrusted})"
+            return f"learned from {questions}{labels}, of {source}"
+        number = learner.observations.seen
+        drift = learner.observations.drifted
+        so_far = f"{number} of {learner.minimum} questions seen"
+        if drift:
+            return (
+                f"{_DRIFTED[drift]}, so that was forgotten: counting votes (ASC) and "
+                f"learning again ({so_far})"
             )
-            why = f" ({calibration.untrusted})" if calibration.untrusted else ""
-            curve = calibration.p_correct
-            labels = (
-                f"{curve.n} of them with a known outcome" if curve else "without labels"
+        if number >= learner.minimum:
+            return (
+                f"nothing could be learned from {number} questions yet: counting votes "
+                "(ASC)"
             )
-            of_kind = (
-                " of this kind" if calibration is learner.calibration_of(kind) else ""
-            )
-            return f"learned from {calibration.n} questions{of_kind}{',' * bool(curve)} {labels}, of {of}{why}"
-        so_far = f"{known.seen} of {learner.minimum} questions seen"
-        if known.drifted:
-            why = _DRIFTED[known.drifted]
-            return f"{why}, so that was forgotten: counting votes (ASC) and learning again ({so_far})"
-        if known.seen >= learner.minimum:
-            return f"nothing could be learned from {known.seen} questions yet: counting votes (ASC)"
         return f"learning without labels ({so_far}): counting votes (ASC)"
 
     @property
@@ -220,10 +221,9 @@ class ConsensusCalibrator:
         """Decide whether the next question is audited, so that this share of all
         questions is.
         """
-        drawn = hashlib.blake2b(
-            f"{self._seed} {next(self._numbers)}".encode(), digest_size=4
-        ).digest()
-        return int.from_bytes(drawn) < share * 2**32
+        text = f"{self._seed} {next(self._numbers)}"
+        digest = hashlib.blake2b(text.encode(), digest_size=4).digest()
+        return int.from_bytes(digest) < share * 2**32
 
     def observe(self, question: AnsweredQuestion, *, learned: bool) -> None:
         """Queue a question for the thread.
@@ -275,13 +275,13 @@ class ConsensusCalibrator:
         while self._learn_next():
             pass
         with self._lock:
-            known = self._log.record_outcome(id, correct)
+            is_known = self._log.record_outcome(id, correct)
             self._follow_log()
         with self._turn:
             if self._to_fit:
                 self._wake()
             self._turn.notify_all()
-        return known
+        return is_known
 
     def save(self) -> None:
         """Append the rows that could not be written before. A failure is logged,
@@ -350,9 +350,10 @@ class ConsensusCalibrator:
     def _follow_log(self) -> None:
         """Give the learner the current rows, and log a restart."""
         self._learner.observations = self._log.known
-        before, self._restarts = self._restarts, len(self._log.known.restarts)
-        if self._restored and self._restarts > before:
+        restarts = len(self._log.known.restarts)
+        if self._restored and restarts > self._restarts:
             logger.warning("%s", self.notice(None))
+        self._restarts = restarts
 
     def _fit(self) -> None:
         """Calibrate. This may take seconds, during which other threads may add rows."""
@@ -361,9 +362,10 @@ class ConsensusCalibrator:
             self._log.sync()  # for outcomes that were reported to other processes
             self._follow_log()
             learner = self._learner.frozen()
-        first = self._learner.calibration is None
+        is_first = self._learner.calibration is None
         self._calibrate_on(learner)
-        if first and (calibration := self._learner.calibration) is not None:
+        calibration = self._learner.calibration
+        if is_first and calibration is not None:
             logger.info("%s; from now on that decides", self.notice(calibration))
 
     def _calibrate_on(self, learner: Learner) -> None:
@@ -407,13 +409,13 @@ def _finish_at_exit() -> None:
 
 def _finish() -> None:
     ends = time.monotonic() + _LAST
-    for one in tuple(_calibrators):
-        one.close(max(0.0, ends - time.monotonic()))
+    for calibrator in tuple(_calibrators):
+        calibrator.close(max(0.0, ends - time.monotonic()))
 
 
 def _reset_in_child() -> None:
-    for one in tuple(_calibrators):
-        one._in_child()
+    for calibrator in tuple(_calibrators):
+        calibrator._in_child()
 
 
 if hasattr(os, "register_at_fork"):

@@ -78,8 +78,8 @@ class Gate(Record):
             self.lower_bound,
             self.safe_closed_because,
         )
-        given = [value is not None for value in safe]
-        if given not in (
+        has_value = [value is not None for value in safe]
+        if has_value not in (
             [False] * 5,
             [True] * 4 + [False],
             [True, False, False, False, True],
@@ -89,14 +89,6 @@ class Gate(Record):
                 "lower_bound, or safe_closed_because"
             )
         return self
-
-    def __str__(self) -> str:
-        threshold, _ = self.in_use
-        if threshold is None:
-            return "gate closed"
-        return f"gate {threshold:.4g}" + (
-            f" (holds at {100 * self.level:g} %)" if self.level else ""
-        )
 
     @property
     def in_use(self) -> tuple[float | None, str | None]:
@@ -109,13 +101,14 @@ class Gate(Record):
 
     def as_in_paper(self) -> Self:
         """Return the gate without the safe threshold."""
-        without = {
-            "level": None,
-            "safe_threshold": None,
-            "accepted": None,
-            "lower_bound": None,
-        }
-        return self.model_copy(update={**without, "safe_closed_because": None})
+        safe = (
+            "level",
+            "safe_threshold",
+            "accepted",
+            "lower_bound",
+            "safe_closed_because",
+        )
+        return self.model_copy(update=dict.fromkeys(safe))
 
 
 class Mixture(Record):
@@ -142,7 +135,10 @@ class Mixture(Record):
         """Say that BIC prefers a single component; None if it does not."""
         if self.bic[1] > self.bic[2]:
             return None
-        return f"BIC prefers one component ({self.bic[1]:.1f}) to two ({self.bic[2]:.1f}): no second group to find"
+        return (
+            f"BIC prefers one component ({self.bic[1]:.1f}) to two "
+            f"({self.bic[2]:.1f}): no second group to find"
+        )
 
 
 class AUROC(Record):

@@ -34,9 +34,8 @@ _LONG_ENOUGH: Final = 4  # responses, so that both halves have votes
 _ENOUGH_DECISIONS: Final = 16  # decisions that a curve needs
 # outcomes of right answers, and of wrong ones, that a curve needs without labels
 _FEWEST_KNOWN: Final = 10
-_POINTS: Final = (
-    17  # points of the stored curve; interpolation is off by .05 at the steepest
-)
+# points of the stored curve; interpolation is off by .05 at the steepest
+_POINTS: Final = 17
 _NEAREST: Final = 1e-4
 # on the square of the slope, which perfectly separated decisions would make infinite
 _PENALTY: Final = 0.1
@@ -61,14 +60,13 @@ def promises_of(
     rule = calibration.rule(budget=budget, on_missing_confidence="count")
     # Questions that a learned rule cut short are left out, because they ended when
     # responses agreed.
-    counted = [one.responses(row) for one in questions if one.counted]
-    expected = prior if row is None else None  # a prior is about counts
+    counted = [question.responses(row) for question in questions if question.counted]
+    counts = Agreement(prior, budget=budget)
+    of_counts = prior if row is None else None  # a prior is about counts
     return {
-        "guarantee": _guarantee(
-            rule, Agreement(prior, budget=budget), counted, len(questions)
-        ),
-        "p_agree": _p_agree(rule, questions, row, expected),
-        "p_correct": _p_correct(rule, questions, row, expected),
+        "guarantee": _guarantee(rule, counts, counted, len(questions)),
+        "p_agree": _p_agree(rule, questions, row, of_counts),
+        "p_correct": _p_correct(rule, questions, row, of_counts),
     }
 
 
@@ -90,47 +88,39 @@ def _guarantee(
     """
     from scipy.stats import beta
 
-    differs: dict[bool, list[bool]] = {
-        True: [],
-        False: [],
-    }  # by whether counted votes were sufficient
-    going_on: list[
-        float
-        # P(the answer changes) if the rule goes on although counted votes are sufficient
-    ] = []
+    # Whether the rule gives another answer, where counted votes are sufficient or split.
+    decided: list[bool] = []
+    split: list[bool] = []
+    # P(the answer changes) if the rule goes on although counted votes are sufficient.
+    going_on: list[float] = []
     for responses in questions:
-        counted, decision = (
-            decide(ASC() | Cap(len(responses)), responses),
-            decide(rule, responses),
-        )
-        sufficient, otherwise = (
-            counted.reason == "evidence",
-            decision.answer != counted.answer,
-        )
-        differs[sufficient].append(otherwise)
-        if (
-            sufficient
-            and not (otherwise or decision.stop)
-            and len(responses) < counts.budget
-        ):
+        counted = decide(ASC() | Cap(len(responses)), responses)
+        decision = decide(rule, responses)
+        differs = decision.answer != counted.answer
+        if counted.reason != "evidence":
+            split.append(differs)
+            continue
+        decided.append(differs)
+        remaining = counts.budget - len(responses)
+        if not differs and not decision.stop and remaining > 0:
             votes = counts.tally(responses).evidence
-            going_on.append(
-                1 - counts.leader_stays(votes, counts.budget - len(responses))
-            )
-    decided, split = differs[True], differs[False]
+            going_on.append(1 - counts.leader_stays(votes, remaining))
     parts = [f"learned from {n} questions by agreement"]
     if decided:
-        others = sum(decided) + sum(going_on)
-        high = (
-            float(beta.ppf(0.95, others + 1, len(decided) - others))
-            if others < len(decided)
-            else 1.0
-        )
-        more = f", and {sum(going_on):.1f} of {len(going_on)} on which it goes on, as far as was learned"
+        different = sum(decided) + sum(going_on)
+        high = 1.0
+        if different < len(decided):
+            high = float(beta.ppf(0.95, different + 1, len(decided) - different))
+        more = ""
+        if going_on:
+            more = (
+                f", and {sum(going_on):.1f} of {len(going_on)} on which it goes on, as "
+                "far as was learned"
+            )
         parts.append(
             f"of {len(decided)} on which counted votes are sufficient {sum(decided)} "
-            f"would be answered otherwise{more if going_on else ''}, so at most "
-            f"{high:.1%} of such questions are (95 %)"
+            f"would be answered otherwise{more}, so at most {high:.1%} of such "
+            "questions are (95 %)"
         )
     if split:
         parts.append(
@@ -151,16 +141,14 @@ def agreement_by_support(
     Questions that a learned rule decided, and those with too few responses, are left
     out.
     """
-    long = (
-        one.responses(row)
-        for one in questions
-        if one.counted and len(one.answers) >= _LONG_ENOUGH
-    )
-    return [
-        pair
-        for responses in long
-        if (pair := agreement_with_rest(rule, responses, statistic)) is not None
-    ]
+    pairs = []
+    for question in questions:
+        if question.counted and len(question.answers) >= _LONG_ENOUGH:
+            responses = question.responses(row)
+            pair = agreement_with_rest(rule, responses, statistic)
+            if pair is not None:
+                pairs.append(pair)
+    return pairs
 
 
 def _p_agree(
@@ -194,9 +182,8 @@ def agreement_curve(
     block = calibration.rule_
     measure = calibration.measure if block and block.odds else None
     row = measures.index(measure) if measure in measures else None
-    return _p_agree(
-        rule, questions, row, block.agreement_prior if block and row is None else None
-    )
+    prior = block.agreement_prior if block and row is None else None
+    return _p_agree(rule, questions, row, prior)
 
 
 def correctness_by_support(
@@ -208,19 +195,17 @@ def correctness_by_support(
     """Return (support, right) of each decision whose answer is known to be right or
     wrong.
     """
-    pairs = list[tuple[float, bool]]()
+    pairs: list[tuple[float, bool]] = []
     for question in questions:
-        if len(question.answers) > 1 and any(
-            right is not None for right in question.known
-        ):
-            decision = decide(rule, question.responses(row))
-            known = {
-                str(answer): right
-                for answer, right in zip(question.answers, question.known, strict=True)
-            }
-            share, right = statistic(decision), known.get(decision.answer or "")
-            if share is not None and right is not None:
-                pairs.append((share, right))
+        labels = question.known
+        if len(question.answers) < 2 or not set(labels) - {None}:
+            continue
+        decision = decide(rule, question.responses(row))
+        label_of = dict(zip(map(str, question.answers), labels, strict=True))
+        share = statistic(decision)
+        right = label_of.get(decision.answer or "")
+        if share is not None and right is not None:
+            pairs.append((share, right))
     return pairs
 
 
@@ -237,14 +222,12 @@ def _p_correct(
     wrong ones only, so at least 10 right and 10 wrong ones are required.
     """
     pairs = correctness_by_support(rule, questions, row, _statistic(prior))
-    of_right, labels = (
-        sum(right for _, right in pairs),
-        sum(bool(one.right) for one in questions),
-    )
-    if len(pairs) < 2 or (
-        labels < _ENOUGH_DECISIONS
-        and min(of_right, len(pairs) - of_right) < _FEWEST_KNOWN
-    ):
+    if len(pairs) < 2:
+        return None
+    labelled = sum(bool(question.right) for question in questions)
+    right = sum(right for _, right in pairs)
+    fewer = min(right, len(pairs) - right)
+    if labelled < _ENOUGH_DECISIONS and fewer < _FEWEST_KNOWN:
         return None
     return fit_support_curve(*zip(*pairs, strict=True), rule=rule.name, prior=prior)
 
@@ -256,7 +239,7 @@ def _statistic(prior: Prior | None) -> _Statistic:
 def agreement_with_rest(
     rule: StoppingRule,
     responses: Sequence[Response],
-    statistic: Callable[[Decision], float | None] = support,
+    statistic: _Statistic = support,
 ) -> tuple[float, bool] | None:
     """Compare the decision on one half of the responses with the votes of the other
     half.
@@ -273,11 +256,11 @@ def agreement_with_rest(
     if half == len(responses):
         return None
     decision = decide(rule | Cap(half), responses[:half])
-    others = decide(Cap(len(responses) - half), responses[half:]).answer
+    rest = decide(Cap(len(responses) - half), responses[half:]).answer
     share = statistic(decision)
-    return (
-        None if share is None or others is None else (share, decision.answer == others)
-    )
+    if share is None or rest is None:
+        return None
+    return share, decision.answer == rest
 
 
 def fit_support_curve(
@@ -308,10 +291,8 @@ def fit_support_curve(
         CalibrationDataError: fewer than 2 decisions, unequal numbers of both, or a
             support that is not in [0, 1].
     """
-    shares, labels = (
-        np.asarray(statistics, dtype=np.float64),
-        np.asarray(right, dtype=bool),
-    )
+    shares = np.asarray(statistics, dtype=np.float64)
+    labels = np.asarray(right, dtype=bool)
     if shares.ndim != 1 or shares.shape != labels.shape:
         raise CalibrationDataError(
             f"{shares.size} decisions but {labels.size} labels; each decision needs "
@@ -321,8 +302,11 @@ def fit_support_curve(
         raise CalibrationDataError(
             f"a support curve needs at least 2 decisions, got {shares.size}"
         )
-    if (wrong := shares[~((shares >= 0) & (shares <= 1))]).size:
-        raise CalibrationDataError(f"a support is a share from 0 to 1, got {wrong[0]}")
+    outside = shares[~((shares >= 0) & (shares <= 1))]
+    if outside.size:
+        raise CalibrationDataError(
+            f"a support is a share from 0 to 1, got {outside[0]}"
+        )
     grid = np.unique(np.linspace(shares.min(), shares.max(), _POINTS))
     nearest = 1 / (shares.size + 2)
     curve = np.clip(_logistic(shares, labels, grid), nearest, 1 - nearest)
@@ -335,25 +319,22 @@ def fit_support_curve(
     )
 
 
-def _logistic(shares: Floats, right: Booleans, at: Floats) -> Floats:
+def _logistic(shares: Floats, right: Booleans, grid: Floats) -> Floats:
     """Return the fitted curve, or the constant rate (k + 1)/(n + 2) if no rising curve
     fits.
     """
-    rate = np.full(at.shape, (right.sum() + 1) / (right.size + 2))
-    if right.all() or not right.any() or at.size < 2:
+    rate = np.full(grid.shape, (right.sum() + 1) / (right.size + 2))
+    if right.all() or not right.any() or grid.size < 2:
         return rate
     from sklearn.linear_model import LogisticRegression
 
     fitted: Any = LogisticRegression(C=1 / _PENALTY).fit(_logit(shares), right)
-    return (
-        np.asarray(fitted.predict_proba(_logit(at))[:, 1])
-        if fitted.coef_[0, 0] > 0
-        else rate
-    )
+    if fitted.coef_[0, 0] <= 0:
+        return rate
+    return np.asarray(fitted.predict_proba(_logit(grid))[:, 1])
 
 
 def _logit(shares: Floats) -> Floats:
-    kept = np.clip(
-        shares, _NEAREST, 1 - _NEAREST
-    )  # a heavy response may leave no share for others
-    return np.asarray(np.log(kept / (1 - kept)))[:, None]
+    # A heavy response may leave no share for others.
+    clipped = np.clip(shares, _NEAREST, 1 - _NEAREST)
+    return np.asarray(np.log(clipped / (1 - clipped)))[:, None]

@@ -46,9 +46,11 @@ class Share(NamedTuple):
         """Both ends of the interval."""
         from scipy.special import betaincinv
 
-        hits, others = self.hits, self.cases - self.hits
-        low = float(betaincinv(hits, others + 1, 0.025)) if hits else 0.0
-        return low, float(betaincinv(hits + 1, others, 0.975)) if others else 1.0
+        hits = self.hits
+        misses = self.cases - hits
+        low = float(betaincinv(hits, misses + 1, 0.025)) if hits else 0.0
+        high = float(betaincinv(hits + 1, misses, 0.975)) if misses else 1.0
+        return low, high
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,24 +85,25 @@ def reliability_of(questions: Iterable[Observation]) -> Reliability | None:
     20 answers.
     """
     pairs = [
-        (one.p_correct, one.correct)
-        for one in questions
-        if None not in (one.p_correct, one.correct)
+        (question.p_correct, question.correct)
+        for question in questions
+        if question.p_correct is not None and question.correct is not None
     ]
     if len(pairs) < _FEWEST:
         return None
-    said, right = np.array(pairs, dtype=np.float64).T
-    held = _bins(said)
+    predicted, right = np.array(pairs, dtype=np.float64).T
     rate = float(right.mean())
+    variance = predicted * (1 - predicted)
+    error = by_chance = 0.0
+    for group in _bins(predicted):
+        error += abs(float((right - predicted)[group].sum()))
+        by_chance += math.sqrt(2 / math.pi * float(variance[group].sum()))
     return Reliability(
-        bins=tuple(binned(said, right)),
-        brier=float(((said - right) ** 2).mean()),
+        bins=tuple(binned(predicted, right)),
+        brier=float(((predicted - right) ** 2).mean()),
         brier_of_mean=rate * (1 - rate),
-        error=sum(abs(float((right - said)[at].sum())) for at in held) / len(pairs),
-        by_chance=sum(
-            math.sqrt(2 / math.pi * float((said * (1 - said))[at].sum())) for at in held
-        )
-        / len(pairs),
+        error=error / len(pairs),
+        by_chance=by_chance / len(pairs),
     )
 
 
@@ -112,20 +115,18 @@ def binned(values: npt.ArrayLike, outcomes: npt.ArrayLike) -> list[tuple[float, 
         values: shape (n,).
         outcomes: shape (n,), true or false.
     """
-    levels, hits = (
-        np.asarray(values, dtype=np.float64),
-        np.asarray(outcomes, dtype=bool),
-    )
-    return [
-        (float(levels[at].mean()), Share(int(hits[at].sum()), int(at.sum())))
-        for at in _bins(levels)
-    ]
+    levels = np.asarray(values, dtype=np.float64)
+    hits = np.asarray(outcomes, dtype=bool)
+    groups = []
+    for group in _bins(levels):
+        share = Share(int(hits[group].sum()), int(group.sum()))
+        groups.append((float(levels[group].mean()), share))
+    return groups
 
 
 def _bins(values: Floats) -> list[Booleans]:
     """Return the mask of each group; equal values are in one group."""
     count = max(1, min(_MOST_BINS, values.size // _IN_A_BIN))
-    place = np.searchsorted(
-        np.quantile(values, np.arange(1, count) / count), values, side="right"
-    )
-    return [place == one for one in np.unique(place)]
+    bounds = np.quantile(values, np.arange(1, count) / count)
+    numbers = np.searchsorted(bounds, values, side="right")
+    return [numbers == number for number in np.unique(numbers)]

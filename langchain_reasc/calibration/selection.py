@@ -99,10 +99,10 @@ def select_among(
         n_splits=_FOLDS, n_repeats=_REPEATS, random_state=seed
     )
     parts = list(folds.split(labels, labels))
-    aurocs = [
-        _aurocs(scores[:, part[labels[part]]], scores[:, part[~labels[part]]])
-        for _, part in parts
-    ]
+    aurocs = []
+    for _, part in parts:
+        right = labels[part]
+        aurocs.append(_aurocs(scores[:, part[right]], scores[:, part[~right]]))
     held_out = np.stack(aurocs, axis=1).reshape(len(candidates), _REPEATS, _FOLDS)
     # Within each repeat, the choice on the other folds, with the AUROC on the one left
     # out.
@@ -135,14 +135,13 @@ def _cross_fitted(
         parts: for each fold the responses of the others, and its own.
         chosen: for each fold the row of the measure.
     """
-    for (others, part), row in zip(parts, chosen, strict=True):
-        spread = np.nanstd(scores[row, others])
-        z = (scores[row, part] - np.nanmean(scores[row, others])) / (spread or 1.0)
-        yield from (
-            (float(one), bool(right))
-            for one, right in zip(z, labels[part], strict=True)
-            if np.isfinite(one)
-        )
+    for (rest, part), row in zip(parts, chosen, strict=True):
+        mean = np.nanmean(scores[row, rest])
+        spread = np.nanstd(scores[row, rest]) or 1.0
+        z_scores = (scores[row, part] - mean) / spread
+        for z_score, right in zip(z_scores, labels[part], strict=True):
+            if np.isfinite(z_score):
+                yield float(z_score), bool(right)
 
 
 def can_be_compared(correct: npt.ArrayLike) -> bool:
@@ -160,12 +159,12 @@ def default_measure(signals: Collection[str]) -> Measure:
     Raises:
         CalibrationDataError: there is no signal.
     """
-    named = next((name for name in _NAMES if name in signals), None)
-    if named is None:
-        raise CalibrationDataError(
-            "there is no token signal that every calibration response carries"
-        )
-    return Measure(named, "mean") if named == VERBALIZED else Measure(named)
+    for name in _NAMES:
+        if name in signals:
+            return Measure(name, "mean") if name == VERBALIZED else Measure(name)
+    raise CalibrationDataError(
+        "there is no token signal that every calibration response carries"
+    )
 
 
 def candidate_measures(
@@ -180,35 +179,33 @@ def candidate_measures(
         longest: tokens of the longest response, beyond which all windows are the plain
             mean; None where unknown.
     """
-    same = (
-        "kl_uniform" if "self_certainty" in signals else None
-    )  # but for a constant at one vocabulary
-    named = [name for name in _NAMES if name in signals and name != same]
+    names = [name for name in _NAMES if name in signals]
+    if "self_certainty" in names and "kl_uniform" in names:
+        names.remove("kl_uniform")  # the same but for a constant at one vocabulary
     windows = [window for window in WINDOWS if longest is None or window < longest]
-    windowed = product(
-        [name for name in named if name != VERBALIZED], _WINDOWED, windows
-    )
-    measures = [
-        *starmap(Measure, windowed),
-        *(Measure(signal, "mean") for signal in named),
-    ]
+    of_tokens = [name for name in names if name != VERBALIZED]
+    measures = [*starmap(Measure, product(of_tokens, _WINDOWED, windows))]
+    measures += [Measure(name, "mean") for name in names]
     paper = Measure()
-    return list(
-        dict.fromkeys([paper, *measures] if paper.signal in named else measures)
-    )
+    if paper.signal in names:
+        measures.insert(0, paper)
+    return list(dict.fromkeys(measures))
 
 
 def _aurocs(right: Floats, wrong: Floats) -> Floats:
     """Return the AUROC of each row over the scores that it has; ½ for a row without
     scores of one class.
     """
-    found = auroc_of(right, wrong)
-    for row in np.flatnonzero(
-        np.isnan(right).any(axis=1) | np.isnan(wrong).any(axis=1)
-    ):
-        pair = [scores[row][~np.isnan(scores[row])] for scores in (right, wrong)]
-        found[row] = auroc_of(*pair) if all(scores.size for scores in pair) else 0.5
-    return found
+    aurocs = auroc_of(right, wrong)
+    is_incomplete = np.isnan(right).any(axis=1) | np.isnan(wrong).any(axis=1)
+    for row in np.flatnonzero(is_incomplete):
+        of_right = right[row][~np.isnan(right[row])]
+        of_wrong = wrong[row][~np.isnan(wrong[row])]
+        if of_right.size and of_wrong.size:
+            aurocs[row] = auroc_of(of_right, of_wrong)
+        else:
+            aurocs[row] = 0.5
+    return aurocs
 
 
 def _default_and_best(
@@ -218,12 +215,11 @@ def _default_and_best(
     of each signal.
     """
     paper = Measure()
-    others = rejected_measures(
-        candidates, mean, best, set(candidates) - {candidates[best], paper}
-    )
+    considered = set(candidates) - {candidates[best], paper}
+    rejected = rejected_measures(candidates, mean, best, considered)
     if paper not in candidates or paper == candidates[best]:
-        return others
-    return _rejected(paper, mean[candidates.index(paper)], mean[best]), *others
+        return rejected
+    return _rejected(paper, mean[candidates.index(paper)], mean[best]), *rejected
 
 
 def rejected_measures(
@@ -235,13 +231,12 @@ def rejected_measures(
     """Record the best of each signal among the measures considered, with how far its
     AUROC is behind the best one's.
     """
-    best_of: dict[str, int] = {}
-    for at in np.argsort(-aurocs, kind="stable").tolist():
-        if measures[at] in considered:
-            best_of.setdefault(measures[at].signal, at)
-    return tuple(
-        _rejected(measures[at], aurocs[at], aurocs[best]) for at in best_of.values()
-    )
+    rejected: dict[str, RejectedMeasure] = {}
+    for index in np.argsort(-aurocs, kind="stable").tolist():
+        measure = measures[index]
+        if measure in considered and measure.signal not in rejected:
+            rejected[measure.signal] = _rejected(measure, aurocs[index], aurocs[best])
+    return tuple(rejected.values())
 
 
 def _rejected(measure: Measure, auroc: float, best: float) -> RejectedMeasure:

@@ -82,12 +82,12 @@ class RuleBlock(Record):
         """
         if odds is not None:
             parameters["average"] = _probability(odds.average)
+        points = odds.points if odds else ()
         return cls(
             parameters=parameters,
             prior=prior_parts(prior),
             odds=tuple(
-                KnownOdds(score=s, p=_probability(logit))
-                for s, logit in (odds.points if odds else ())
+                KnownOdds(score=s, p=_probability(logit)) for s, logit in points
             ),
         )
 
@@ -104,11 +104,9 @@ class RuleBlock(Record):
     @classmethod
     def _without_worth(cls, parameters: Any) -> Any:
         """Drop what earlier versions stored of a second stop."""
-        if isinstance(parameters, dict):
-            return {
-                name: value for name, value in parameters.items() if name != "worth"
-            }
-        return parameters
+        if not isinstance(parameters, dict):
+            return parameters
+        return {name: value for name, value in parameters.items() if name != "worth"}
 
     @field_validator("parameters")
     @classmethod
@@ -140,7 +138,7 @@ class RuleBlock(Record):
         """
         vote = None
         if self.odds:
-            points = tuple((known.score, _log_odds(known.p)) for known in self.odds)
+            points = tuple((odds.score, _log_odds(odds.p)) for odds in self.odds)
             vote = BayesianVote(
                 PointOdds(points, _log_odds(self.parameters["average"])),
                 self.parameters["vote_threshold"],
@@ -166,9 +164,8 @@ def _prior_from(parts: Iterable[PriorPart]) -> Prior:
     )
 
 
-@lru_cache(
-    maxsize=128
-)  # because rules with equal priors share the tables that each prior caches
+# Cached, because rules with equal priors share the tables that each prior caches.
+@lru_cache(maxsize=128)
 def _prior(parts: tuple[tuple[float, float, float], ...]) -> Prior:
     return Prior(
         tuple(Component(d, a) for d, a, _ in parts),
@@ -225,16 +222,14 @@ class SupportCurve(Record):
         curve also holds for decisions on more votes than it was fitted on: 8 of 16 mean
         more than 2 of 4.
         """
-        return (
-            support(decision, _prior_from(self.prior).share)
-            if self.prior
-            else support(decision)
-        )
+        if not self.prior:
+            return support(decision)
+        return support(decision, _prior_from(self.prior).share)
 
     def probability(self, support: float) -> float:
         """Return the probability at this support."""
-        known, probabilities = zip(*self.points, strict=True)
-        return float(np.interp(support, known, probabilities))
+        supports, probabilities = zip(*self.points, strict=True)
+        return float(np.interp(support, supports, probabilities))
 
     def holds_for(self, rule: str) -> bool:
         """Whether it was fitted on decisions of the rule of this name."""

@@ -55,24 +55,24 @@ class Entry:
 
     def lines(self) -> Iterator[str]:
         """Yield the entry as lines, the text in a column beside the name."""
-        begins, goes_on = f"{self.name:{_INDENT}}", " " * _INDENT
+        indent = " " * _INDENT
         yield from wrap(
             self.text,
             79,
-            initial_indent=begins,
-            subsequent_indent=goes_on,
+            initial_indent=f"{self.name:{_INDENT}}",
+            subsequent_indent=indent,
             break_on_hyphens=False,
         )
         most = max((number for _, number in self.bars), default=0)
         for label, number in self.bars:
-            yield f"{goes_on}{label:>8} {'#' * max(1, round(_BAR * number / most))} {number}"
+            bar = "#" * max(1, round(_BAR * number / most))
+            yield f"{indent}{label:>8} {bar} {number}"
         widths = [max(map(len, column)) for column in zip(*self.table, strict=True)]
-        for first, *others in self.table:
-            cells = (
-                f"{cell:>{width}}"
-                for cell, width in zip(others, widths[1:], strict=True)
-            )
-            yield "  ".join((f" {first:{widths[0]}}", *cells)).rstrip()
+        for row in self.table:
+            # The first column is aligned to the left, the numbers to the right.
+            cells = [f" {row[0]:{widths[0]}}"]
+            cells += map(str.rjust, row[1:], widths[1:])
+            yield "  ".join(cells).rstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +94,10 @@ class Description:
         line, and the entries.
         """
         yield from wrap(self.sentence, 79)
-        yield from (
-            wrap(f"Next: {self.advice}", 79)
-            if self.advice
-            else [f"Next: {use}"]
-            if use
-            else []
-        )
+        if self.advice:
+            yield from wrap(f"Next: {self.advice}", 79)
+        elif use:
+            yield f"Next: {use}"
         yield ""
         for entry in self.entries:
             yield from entry.lines()
@@ -110,11 +107,13 @@ def describe_learning(
     questions: Observations, calibration: Calibration | None
 ) -> Description:
     """Describe what ``calibration="online"`` has learned."""
-    more = f"ask more questions: it learns from the {MINIMUM}th on"
-    few = "Too little was seen to calibrate, so votes are counted.", more
+    entries = list(_learned(questions, calibration))
+    if calibration is not None:
+        return Description(*calibration.plain_words(), entries)
     return Description(
-        *(calibration.plain_words() if calibration else few),
-        [*_learned(questions, calibration)],
+        "Too little was seen to calibrate, so votes are counted.",
+        f"ask more questions: it learns from the {MINIMUM}th on",
+        entries,
     )
 
 
@@ -122,73 +121,86 @@ def _learned(
     questions: Observations, calibration: Calibration | None
 ) -> Iterator[Entry]:
     yield Entry("Seen", f"{questions.seen:,} questions; {len(questions)} kept")
-    if alarms := len(questions.restarts):
-        times = "once" if alarms == 1 else f"{alarms} times"
-        why = f"because what was learned no longer held ({questions.drifted})"
-        yield Entry("", f"all was forgotten {times}, {why}")
+    restarts = len(questions.restarts)
+    if restarts:
+        times = "once" if restarts == 1 else f"{restarts} times"
+        reason = f"because what was learned no longer held ({questions.drifted})"
+        yield Entry("", f"all was forgotten {times}, {reason}")
     if len(questions):
-        drawn = sum(len(one.answers) for one in questions) / len(questions)
-        yield Entry("Cost", f"{drawn:.1f} responses a question")
+        yield Entry(
+            "Cost", f"{_mean_responses(list(questions)):.1f} responses a question"
+        )
         yield _leaders(questions)
     yield from _kinds(questions)
-    if questions.audits.seen:
-        seen, agreed, expected = questions.audits
+    number, agreed, expected = questions.audits
+    if number:
         yield Entry(
             "Audits",
             f"one more response gave the answer that was decided on {agreed} times of "
-            f"{seen}, which is {Share(agreed, seen)}; {expected / seen:.0%} was "
+            f"{number}, which is {Share(agreed, number)}; {expected / number:.0%} was "
             "expected",
         )
-    if told := [one for one in questions if one.correct is not None]:
-        right, others = (
-            sum(one.correct is True for one in told),
-            [one for one in questions if one.correct is None],
-        )
-        elsewhere = f" there, {_leading(others):.0%} elsewhere" if others else ""
-        yield Entry(
-            "Outcomes",
-            f"{len(told)} of {len(questions)} were told: {right} right, "
-            f"{len(told) - right} wrong, which is {Share(right, len(told))} right. "
-            "That and what follows holds of questions like those that were told: "
-            f"leading answers have {_leading(told):.0%} of the responses{elsewhere}",
-        )
-    if found := reliability_of(questions):
-        yield Entry(
-            "Reliability",
-            f"p_correct, as it was said of {found.n} answers before their outcome was "
-            f"told, is off by {found.error:.2f} on average ({found.by_chance:.2f} by "
-            f"chance alone); Brier score {found.brier:.3f} ({found.brier_of_mean:.3f} "
-            "for the average alone)",
-        )
-    watched = ", ".join(
-        f"{evidence:,.0f} of {_MONITORS[what]}"
-        for what, evidence in questions.evidence.items()
+    yield from _outcomes(questions)
+    evidence = ", ".join(
+        f"{value:,.0f} of {_MONITORS[name]}"
+        for name, value in questions.evidence.items()
     )
-    yield Entry("Drift", f"evidence {watched}; at {ALARM:,} all is forgotten")
+    yield Entry("Drift", f"evidence {evidence}; at {ALARM:,} all is forgotten")
     if calibration is not None:
         yield from _measured(calibration)
 
 
+def _outcomes(questions: Observations) -> Iterator[Entry]:
+    """Yield entries about reported outcomes, and how well they were predicted."""
+    with_outcome = [row for row in questions if row.correct is not None]
+    number = len(with_outcome)
+    if number:
+        right = sum(row.correct is True for row in with_outcome)
+        leading = f"{_leading(with_outcome):.0%} of the responses"
+        rest = [row for row in questions if row.correct is None]
+        if rest:
+            leading += f" there, {_leading(rest):.0%} elsewhere"
+        yield Entry(
+            "Outcomes",
+            f"{number} of {len(questions)} were told: {right} right, "
+            f"{number - right} wrong, which is {Share(right, number)} right. "
+            "That and what follows holds of questions like those that were told: "
+            f"leading answers have {leading}",
+        )
+    reliability = reliability_of(questions)
+    if reliability:
+        yield Entry(
+            "Reliability",
+            f"p_correct, as it was said of {reliability.n} answers before their "
+            f"outcome was told, is off by {reliability.error:.2f} on average "
+            f"({reliability.by_chance:.2f} by chance alone); Brier score "
+            f"{reliability.brier:.3f} ({reliability.brier_of_mean:.3f} for the average "
+            "alone)",
+        )
+
+
 def _kinds(questions: Observations) -> Iterator[Entry]:
     """Yield entries about the kinds of request, if there are several."""
-    if len(kinds := questions.kinds) < 2:
+    kinds = questions.kinds
+    if len(kinds) < 2:
         return
-    own = sum(count >= MINIMUM for count in kinds.values())
+    calibrated = sum(count >= MINIMUM for count in kinds.values())
     yield Entry(
         "Kinds",
-        f"of request: {len(kinds)}, of which {own} with a calibration of their own",
+        f"of request: {len(kinds)}, of which {calibrated} with a calibration of their "
+        "own",
     )
     for name, count in list(kinds.items())[:_SHOWN]:
-        known = [one for one in questions if one.kind == name]
-        drawn = sum(len(one.answers) for one in known) / count
-        leading = f"{_leading(known):.0%} give the leading answer"
+        rows = [row for row in questions if row.kind == name]
         yield Entry(
             "",
-            (
-                f"{name or 'unnamed'}  {count:,} questions, {drawn:.1f} responses, of "
-                f"which {leading}"
-            ),
+            f"{name or 'unnamed'}  {count:,} questions, {_mean_responses(rows):.1f} "
+            f"responses, of which {_leading(rows):.0%} give the leading answer",
         )
+
+
+def _mean_responses(questions: Sequence[Observation]) -> float:
+    return sum(len(question.answers) for question in questions) / len(questions)
 
 
 def _leading(questions: Sequence[Observation]) -> float:
@@ -204,15 +216,15 @@ def _share(question: Observation) -> float:
 def _leaders(questions: Observations) -> Entry:
     """Return a histogram of the share of responses with the leading answer."""
     tenths = Counter(int(10 * _share(question)) for question in questions)
-    names = {
-        tenth: "all" if tenth == 10 else f"{10 * tenth}-{10 * tenth + 9} %"
-        for tenth in tenths
-    }
-    said = "how many questions (bars) have their leading answer from how many of the responses"
+    bars = []
+    for tenth in sorted(tenths, reverse=True):
+        label = "all" if tenth == 10 else f"{10 * tenth}-{10 * tenth + 9} %"
+        bars.append((label, tenths[tenth]))
     return Entry(
         "Leader",
-        said,
-        [(names[tenth], tenths[tenth]) for tenth in sorted(tenths, reverse=True)],
+        "how many questions (bars) have their leading answer from how many of the "
+        "responses",
+        bars,
     )
 
 
@@ -230,41 +242,39 @@ def _escalation(known: LearnedEscalation) -> Iterator[Entry]:
     if known.restarts:
         yield Entry(
             "",
-            (
-                f"all was forgotten {known.restarts} times, because the small model got "
-                "worse"
-            ),
+            f"all was forgotten {known.restarts} times, because the small model got "
+            "worse",
         )
     if large:
         yield Entry(
             "Price",
-            (
-                f"a response of the small model costs {small / large:.1%} of one of the "
-                "large model"
-            ),
+            f"a response of the small model costs {small / large:.1%} of one of the "
+            "large model",
         )
-    what = (
-        "is wrong where the large model is right"
-        if known.labelled
-        else "contradicts the large model"
-    )
+    failure = "contradicts the large model"
+    if known.labelled:
+        failure = "is wrong where the large model is right"
     yield Entry(
-        "Promise", f"on at most {known.within:.1%} of questions an answer {what}"
+        "Promise", f"on at most {known.within:.1%} of questions an answer {failure}"
     )
-    rows = [("", "tested", "against", "at most", "cost", "")]
+    table = [("", "tested", "against", "at most", "cost", "")]
     for name, rule in known.rules.items():
-        stands = (
-            "in use" if name == known.rule else "" if rule.admitted is None else "may"
-        )
-        seen = sum(rule.rows)
-        numbers = (
-            f"{rule.contradicted}",
-            f"{known.bound(name):.1%}",
-            f"{known.cost(name):.0%}",
-        )
-        rows.append((name, f"{seen}", *(numbers if seen else ("", "", "")), stands))
-    said = "are tested in this order, and cost so much of asking the large model alone:"
-    yield Entry("Rules", said, table=rows)
+        contradicted = bound = cost = state = ""
+        number = sum(rule.rows)
+        if number:
+            contradicted = f"{rule.contradicted}"
+            bound = f"{known.bound(name):.1%}"
+            cost = f"{known.cost(name):.0%}"
+        if name == known.rule:
+            state = "in use"
+        elif rule.admitted is not None:
+            state = "may"
+        table.append((name, f"{number}", contradicted, bound, cost, state))
+    yield Entry(
+        "Rules",
+        "are tested in this order, and cost so much of asking the large model alone:",
+        table=table,
+    )
     yield Entry("In use", known.status)
 
 
@@ -287,10 +297,7 @@ def _measured(calibration: Calibration) -> Iterator[Entry]:
         yield from _agreement_entries(calibration)
         return
     yield from _gate_entries(calibration.gate)
-    if known := calibration.p_correct:
-        yield Entry(
-            "P(correct)", f"{_support_range(known)}; by labels of {known.n} questions"
-        )
+    yield from _p_correct(calibration)
     if calibration.fallback:
         yield Entry(
             "Votes",
@@ -302,10 +309,19 @@ def _measured(calibration: Calibration) -> Iterator[Entry]:
         yield Entry("Votes", f"are weighed by their confidence ({calibration.weight})")
 
 
+def _p_correct(calibration: Calibration) -> Iterator[Entry]:
+    curve = calibration.p_correct
+    if curve:
+        yield Entry(
+            "P(correct)", f"{_support_range(curve)}; by labels of {curve.n} questions"
+        )
+
+
 def _questions(calibration: Calibration) -> Iterator[Entry]:
     if calibration.method == "consensus":
-        known = calibration.p_correct.n if calibration.p_correct else 0
-        labels = f"the right answers to {known} of them" if known else "no right answer"
+        labels = "no right answer"
+        if calibration.p_correct:
+            labels = f"the right answers to {calibration.p_correct.n} of them"
         yield Entry("Questions", f"{calibration.n}, with {labels}")
     elif calibration.accuracy is not None:
         yield Entry(
@@ -319,33 +335,27 @@ def _measure(calibration: Calibration) -> Iterator[Entry]:
         yield Entry("Measure", f"none, so answers are counted: {calibration.untrusted}")
         return
     yield Entry("Measure", str(calibration.measure))
-    if auroc := calibration.auroc:
-        held_out = (
-            f", {auroc.cross_validated:.2f} held out"
-            if auroc.cross_validated is not None
-            else ""
-        )
-        inner = (
-            f"; within a question {_with_interval(calibration.within)}"
-            if calibration.within
-            else ""
-        )
-        agreeing = (
-            "a response that agrees with the others scores above one that does not"
-        )
-        above = (
-            agreeing
-            if calibration.method == "consensus"
-            else "a right response scores above a wrong one"
-        )
-        yield Entry(
-            "", f"AUROC {_with_interval(auroc)}{held_out}{inner}: how often {above}"
-        )
-    for other in calibration.rejected if calibration.method != "consensus" else ():
-        measure = Measure(other.signal, other.score, other.window)
-        yield Entry(
-            "", f"rather than {measure}: AUROC {other.auroc:.2f} ({-other.behind:+.2f})"
-        )
+    auroc = calibration.auroc
+    if auroc:
+        value = f"AUROC {_with_interval(auroc)}"
+        if auroc.cross_validated is not None:
+            value += f", {auroc.cross_validated:.2f} held out"
+        if calibration.within:
+            value += f"; within a question {_with_interval(calibration.within)}"
+        event = "a right response scores above a wrong one"
+        if calibration.method == "consensus":
+            event = (
+                "a response that agrees with the others scores above one that does not"
+            )
+        yield Entry("", f"{value}: how often {event}")
+    if calibration.method != "consensus":
+        for rejected in calibration.rejected:
+            measure = Measure(rejected.signal, rejected.score, rejected.window)
+            yield Entry(
+                "",
+                f"rather than {measure}: AUROC {rejected.auroc:.2f} "
+                f"({-rejected.behind:+.2f})",
+            )
     yield Entry(
         "Scores",
         f"mean {calibration.mean:.4g}, standard deviation {calibration.std:.4g}",
@@ -356,23 +366,27 @@ def _agreement_entries(calibration: Calibration) -> Iterator[Entry]:
     """Yield entries about the promise of the agreement rule, and when it stops."""
     if calibration.guarantee:
         yield Entry("Promise", calibration.guarantee)
-    if curve := calibration.p_correct:
+    yield from _p_correct(calibration)
+    if calibration.p_agree:
         yield Entry(
-            "P(correct)", f"{_support_range(curve)}; by labels of {curve.n} questions"
+            "P(agree)",
+            f"{_support_range(calibration.p_agree)}: how likely further responses "
+            "agree with it, which is not how likely it is right",
         )
-    if curve := calibration.p_agree:
-        text = "how likely further responses agree with it, which is not how likely it is right"
-        yield Entry("P(agree)", f"{_support_range(curve)}: {text}")
-    stops = "sampling stops as soon as the answer is unlikely to change, were all responses drawn"
-    yield Entry("In use", stops)
-    if (block := calibration.rule_) and block.prior:
-        alike = ", ".join(
-            f"{block.agreement_prior.share([votes]):.0%} after {votes}"
-            for votes in (1, 2, 4, 8)
+    yield Entry(
+        "In use",
+        "sampling stops as soon as the answer is unlikely to change, were all "
+        "responses drawn",
+    )
+    block = calibration.rule_
+    if block and block.prior:
+        share = block.agreement_prior.share
+        shares = ", ".join(
+            f"{share([votes]):.0%} after {votes}" for votes in (1, 2, 4, 8)
         )
         yield Entry(
             "Agreement",
-            f"of one more response with all so far, where these agree: {alike}",
+            f"of one more response with all so far, where these agree: {shares}",
         )
 
 
@@ -396,5 +410,9 @@ def _with_interval(auroc: AUROC) -> str:
 
 
 def _support_range(curve: SupportCurve) -> str:
-    (low, lowest), (high, highest) = curve.points[0], curve.points[-1]
-    return f"{lowest:.2f} where {low:.0%} of the votes support the answer, {highest:.2f} where {high:.0%} do"
+    low, lowest = curve.points[0]
+    high, highest = curve.points[-1]
+    return (
+        f"{lowest:.2f} where {low:.0%} of the votes support the answer, "
+        f"{highest:.2f} where {high:.0%} do"
+    )

@@ -70,75 +70,68 @@ def trusted_measure(
     separate these too.
     """
 
-    def untrusted(why: str) -> Trusted:
-        return Trusted({"untrusted": why})
+    def untrusted(reason: str) -> Trusted:
+        return Trusted({"untrusted": reason})
 
-    known, judged = _judged(
-        questions,
-        len(measures),
-        [agrees_with_majority(one.answers) for one in questions],
-    )
-    if not known:
-        return untrusted(
-            "no measure has a score of every response"
-            if measures
-            else "there are no scores"
-        )
+    if not measures:
+        return untrusted("there are no scores")
+    agrees = [agrees_with_majority(question.answers) for question in questions]
+    rows, judged = _judged(questions, len(measures), agrees)
+    if not rows:
+        return untrusted("no measure has a score of every response")
     if not judged.both:
         return untrusted(
             "all responses agree, or none do: there is nothing to tell apart"
         )
-    candidates = _not_refuted(questions, len(measures), known)
+    candidates = _not_refuted(questions, len(measures), rows)
     if not candidates.any():
         return untrusted(
             "no measure tells right responses from wrong ones where labels are known"
         )
     aurocs = auroc_of(judged.scores[:, judged.right], judged.scores[:, ~judged.right])
     best = int(np.argmax(np.where(candidates, aurocs, -1.0)))
-    measure, scores, each = (
-        measures[known[best]],
-        judged.scores[best],
-        auroc_per_question(judged)[best],
-    )
-    if each.size < _FEWEST:
+    named = [measures[row] for row in rows]
+    measure = named[best]
+    scores = judged.scores[best]
+    per_question = auroc_per_question(judged)[best]
+    if per_question.size < _FEWEST:
         return untrusted(
-            f"only {each.size} questions have answers that differ; {_FEWEST} show more"
+            f"only {per_question.size} questions have answers that differ; {_FEWEST} "
+            "show more"
         )
-    within = _resampled_mean(each, seed)
+    within = _resampled_mean(per_question, seed)
     if within.low < _TRUSTED:
         return untrusted(
             f"{measure} tells agreeing responses from others within a question with an "
             f"AUROC of {within.value:.2f}, and of {within.low:.2f} at least (90 %), "
             f"where {_TRUSTED:.2f} is needed"
         )
-    named = [measures[at] for at in known]
+    auroc = None
+    if explained:
+        auroc = auroc_with_interval(scores, judged.right, judged.question)
+    of_other_signals = [
+        candidate for candidate in named if candidate.signal != measure.signal
+    ]
     fields = {
-        "auroc": auroc_with_interval(scores, judged.right, judged.question)
-        if explained
-        else None,
+        "auroc": auroc,
         "within": within,
-        "rejected": rejected_measures(
-            named, aurocs, best, [one for one in named if one.signal != measure.signal]
-        ),
+        "rejected": rejected_measures(named, aurocs, best, of_other_signals),
     }
-    return Trusted(fields, measure, known[best], scores, _odds(scores, judged.right))
+    return Trusted(fields, measure, rows[best], scores, _odds(scores, judged.right))
 
 
-def _resampled_mean(each: Floats, seed: int) -> AUROC:
+def _resampled_mean(aurocs: Floats, seed: int) -> AUROC:
     """Return the mean AUROC of several questions, with one-sided 90 % bounds by
     resampling questions.
     """
     rng = np.random.default_rng(seed)
-    low, high = (
-        float(
-            np.quantile(
-                each[rng.integers(0, each.size, (_RESAMPLES, each.size))].mean(axis=1),
-                level,
-            )
-        )
-        for level in (_LEVEL, 1 - _LEVEL)
-    )
-    return AUROC(value=float(each.mean()), low=low, high=high)
+
+    def bound(level: float) -> float:
+        resamples = rng.integers(0, aurocs.size, (_RESAMPLES, aurocs.size))
+        return float(np.quantile(aurocs[resamples].mean(axis=1), level))
+
+    low = bound(_LEVEL)
+    return AUROC(value=float(aurocs.mean()), low=low, high=bound(1 - _LEVEL))
 
 
 def _judged(
@@ -151,44 +144,41 @@ def _judged(
 
     Responses without token signals, which no measure scores, are left out.
     """
-    scored: list[Booleans] = [
-        np.any(np.isfinite(one.scores), axis=0) for one in questions
-    ]
+    numbers: list[int] = []
+    right: list[bool] = []
+    columns = []
+    for number, question in enumerate(questions):
+        scored: Booleans = np.any(np.isfinite(question.scores), axis=0)
+        for index, label in enumerate(labels[number]):
+            if label is not None and scored[index]:
+                numbers.append(number)
+                right.append(label)
+                columns.append(question.scores[:, index])
+    scores = np.array(columns).reshape(len(columns), measures).T
     rows = [
-        (number, at, right)
-        for number, labelled in enumerate(labels)
-        for at, right in enumerate(labelled)
-        if right is not None and scored[number][at]
+        row
+        for row, of_measure in enumerate(scores)
+        if of_measure.size and np.isfinite(of_measure).all() and np.ptp(of_measure) > 0
     ]
-    question = np.array([number for number, _, _ in rows], dtype=np.intp)
-    right = np.array([right for *_, right in rows], dtype=bool)
-    scores = (
-        np.array([questions[number].scores[:, at] for number, at, _ in rows])
-        .reshape(len(rows), measures)
-        .T
+    judged = Judged(
+        np.array(numbers, dtype=np.intp), np.array(right, dtype=bool), scores[rows]
     )
-    known = [
-        at
-        for at, own in enumerate(scores)
-        if own.size and np.isfinite(own).all() and np.ptp(own) > 0
-    ]
-    return known, Judged(question, right, scores[known])
+    return rows, judged
 
 
 def _not_refuted(
-    questions: Sequence[Observation], measures: int, known: Sequence[int]
+    questions: Sequence[Observation], measures: int, rows: Sequence[int]
 ) -> Booleans:
-    """Return which known measures separate right from wrong within labelled questions;
-    all if these are too few.
+    """Return which of these measures separate right from wrong within labelled
+    questions; all if these are too few.
     """
-    having, labelled = _judged(questions, measures, [one.known for one in questions])
-    each = auroc_per_question(labelled) if having else np.empty((0, 0))
-    if each.shape[1] < _FEWEST_LABELLED:
-        return np.ones(len(known), dtype=bool)
-    separating = {
-        at for at, own in zip(having, each.mean(axis=1), strict=True) if own > 0.5
-    }
-    return np.array([at in separating for at in known])
+    labels = [question.known for question in questions]
+    labelled_rows, labelled = _judged(questions, measures, labels)
+    aurocs = auroc_per_question(labelled)
+    if not labelled_rows or aurocs.shape[1] < _FEWEST_LABELLED:
+        return np.ones(len(rows), dtype=bool)
+    separating = np.array(labelled_rows)[aurocs.mean(axis=1) > 0.5]
+    return np.isin(rows, separating)
 
 
 def _odds(scores: Floats, right: Booleans) -> PointOdds:
@@ -200,12 +190,10 @@ def _odds(scores: Floats, right: Booleans) -> PointOdds:
 
     knots = np.unique(np.quantile(scores, np.linspace(0, 1, _KNOTS)))
     fit = LogisticRegression(C=10.0).fit(_normal(scores, scores)[:, None], right)
-    nearest = float(
-        logit(1 / (right.size + 2))
-    )  # rule of succession; separated classes would give infinity
-    values = np.clip(
-        fit.decision_function(_normal(knots, scores)[:, None]), nearest, -nearest
-    )
+    # Rule of succession; separated classes would give infinity.
+    nearest = float(logit(1 / (right.size + 2)))
+    values = fit.decision_function(_normal(knots, scores)[:, None])
+    values = np.clip(values, nearest, -nearest)
     points = tuple(zip(knots.tolist(), values.tolist(), strict=True))
     return PointOdds(points, average=float(logit(right.mean())))
 
@@ -217,13 +205,10 @@ def _normal(values: Floats, reference: Floats) -> Floats:
     from scipy.stats import norm
 
     ordered = np.sort(reference)
-    rank = (
-        np.searchsorted(ordered, values, "left")
-        + np.searchsorted(ordered, values, "right")
-    ) / 2
-    return np.asarray(
-        norm.ppf(np.clip((rank + 0.5) / (reference.size + 1), 0.002, 0.998))
-    )
+    below = np.searchsorted(ordered, values, "left")
+    through = np.searchsorted(ordered, values, "right")
+    share = ((below + through) / 2 + 0.5) / (reference.size + 1)
+    return np.asarray(norm.ppf(np.clip(share, 0.002, 0.998)))
 
 
 def alternatives(questions: Sequence[Observation]) -> float:
@@ -235,10 +220,8 @@ def alternatives(questions: Sequence[Observation]) -> float:
     """
     pairs = same = 0
     for question in questions:
-        given = Counter(
-            answer for answer in question.answers if answer is not None
-        ).most_common()
-        wrong = [count for _, count in given[1:]]
+        votes = Counter(answer for answer in question.answers if answer is not None)
+        wrong = [count for _, count in votes.most_common()[1:]]
         pairs += sum(wrong) * (sum(wrong) - 1) // 2
         same += sum(count * (count - 1) // 2 for count in wrong)
     return min(_MOST_ALTERNATIVES, (pairs + _PAIRS) / (same + _PAIRS))

@@ -338,7 +338,11 @@ class Options(Checked):
             text = " ".join(f"{name} ({needed}): {field.description}".split())
             listed.append(
                 textwrap.fill(
-                    text, 116, initial_indent=" " * 4, subsequent_indent=" " * 8
+                    text,
+                    116,
+                    initial_indent=" " * 4,
+                    subsequent_indent=" " * 8,
+                    break_on_hyphens=False,
                 )
             )
         return "\n".join([*listed, ""])

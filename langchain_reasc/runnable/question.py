@@ -150,6 +150,8 @@ class Question:
         self._samples: dict[int, Sample] = {}
         self._lost: list[Sample] = []
         self._responses: dict[int, Response] = {}
+        # The same in launch order, with one spelling for equal answers.
+        self._joined: list[Response] = []
         self._next = 0
         self._launched = 0
         # Responses after each of which the rule did not stop.
@@ -310,7 +312,7 @@ class Question:
         if decision is None:
             reason = self._ended_by or "budget"
             decision = replace(self._decided(), stop=True, reason=reason)
-        responses = self._given
+        responses = self._joined
         promises = self.plan.promises(decision, responses[0].score)
         hopeless = self._ballot.hopeless_notice(decision)
         notices = self._all_notices(hopeless)
@@ -400,7 +402,7 @@ class Question:
         """Return what the caller should know: of the model, the rule, the votes, the
         confidences and the samples.
         """
-        responses = self._given
+        responses = self._joined
         schemas = self.model.schemas
         unknown = self.voter.unknown_names(schemas) if schemas else []
         notices = [*self.model.notices, *unknown, *self.plan.notices]
@@ -416,7 +418,7 @@ class Question:
         self, decision: Decision, id: str | None, promises: Promises
     ) -> AnsweredQuestion:
         """Return what can be learned from the question."""
-        answers = [response.answer for response in self._given]
+        answers = [response.answer for response in self._joined]
         answers += self._audit.answers
         return AnsweredQuestion.from_decision(
             answers,
@@ -430,13 +432,14 @@ class Question:
     def _decide(self, sample: Sample, message: AIMessage) -> None:
         """Read a response, and decide on all so far."""
         self._responses[sample.index] = self._read(message)
+        self._joined = joined(list(self._responses.values()))
         decision = self._decided()
         if decision.stop:
             self.decision = decision
             if decision.reason in _NOT_AUDITED:
                 self._audit.is_due = False
             if decision.reason == "unanswered":
-                notices = "; ".join(self._ballot.notices(self._given))
+                notices = "; ".join(self._ballot.notices(self._joined))
                 warn_once(f"sampling stops: {notices}")
         if self._on_response is not None:
             self._on_response(self._sampled([sample])[0], decision)
@@ -454,16 +457,11 @@ class Question:
 
     def _decided(self) -> Decision:
         """Return the decision on the responses so far."""
-        responses = self._given
+        responses = self._joined
         decision = decide(self._rule, responses, undecided=self._undecided)
         if not decision.stop:
             self._undecided = len(responses)
         return decision
-
-    @property
-    def _given(self) -> list[Response]:
-        """The responses so far, in launch order, with one spelling for equal answers."""
-        return joined(list(self._responses.values()))
 
     @property
     def _in_order(self) -> list[Sample]:
@@ -475,7 +473,7 @@ class Question:
         if wave == 1 or not self.voter.prepared.is_set():
             # To look ahead may take long before that.
             return min(wave, rule.earliest) if rule.earliest > 1 else wave
-        responses = self._given
+        responses = self._joined
         if any(response.answer is not None for response in responses):
             return fewest_further(self._rule, responses, wave)
         try:
@@ -530,7 +528,7 @@ class Question:
         return winner, replace(decision, answer=answer, whole=None)
 
     def _sampled(self, samples: Sequence[Sample]) -> list[SampledResponse]:
-        responses = self._given
+        responses = self._joined
         weights = self.plan.rule.weights(responses)
         by_index = dict(
             zip(self._responses, zip(responses, weights, strict=True), strict=True)
@@ -585,7 +583,7 @@ class _Audit:
     def compare(self, sample: Sample, decision: Decision) -> None:
         """Compare its answer with that of the decision."""
         ballot = self._question._ballot
-        notices = ballot.notices(self._question._given)
+        notices = ballot.notices(self._question._joined)
         outcome = ", and came to nothing"
         if sample.status == "complete" and sample.message is not None:
             try:

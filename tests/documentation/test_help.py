@@ -34,7 +34,7 @@ def test_help_of_the_middleware_names_its_own_options_and_those_of_each_call() -
     text = shown(ReASCMiddleware)
     own = set(inspect.signature(ReASCMiddleware).parameters) - {"options"}
     calls = ReASCRunnable.model_fields.keys() - {"model", "name"}
-    assert len(own) == 5 and not {name for name in own if f" {name}: " not in text}
+    assert len(own) == 6 and not {name for name in own if f" {name}: " not in text}
     assert not {name for name in calls if f" {name} (default " not in text}
 
 
