@@ -23,7 +23,7 @@ from langchain_reasc_lab.replay import exact
 from scipy.stats import norm
 
 from benchmarks.command import parser_of
-from langchain_reasc.calibration import Escalation
+from langchain_reasc.calibration import LearnedEscalation
 from langchain_reasc.method import FirstConfident, Race, StoppingRule
 
 PRICE: Final = 0.1
@@ -202,8 +202,11 @@ def drawn_question(kinds: Sequence[Kind], rng: np.random.Generator) -> JoinedQue
 
 
 def learning(
-    kinds: Sequence[Kind], questions: int, known: Escalation, rng: np.random.Generator
-) -> Iterator[tuple[Escalation, float, bool]]:
+    kinds: Sequence[Kind],
+    questions: int,
+    known: LearnedEscalation,
+    rng: np.random.Generator,
+) -> Iterator[tuple[LearnedEscalation, float, bool]]:
     """Answer questions as live, and yield what is known after each, what it cost, and
     whether it was shadowed.
 
@@ -246,7 +249,10 @@ def run(name: str, seed: int, *, within: float, questions: int, after: int) -> R
     """Let it learn in one world."""
     world = worlds(within)[name]
     rng = np.random.default_rng([seed, list(worlds(within)).index(name)])
-    known, before = Escalation(within=within, scored=world.scored), frozenset[str]()
+    known, before = (
+        LearnedEscalation(within=within, scored=world.scored),
+        frozenset[str](),
+    )
     admitted = above = beyond = False
     spent = 0.0
     start = known
@@ -275,7 +281,7 @@ def run(name: str, seed: int, *, within: float, questions: int, after: int) -> R
     return found._replace(audits=None, questions=None)
 
 
-def _bad(known: Escalation, kinds: Sequence[Kind]) -> bool:
+def _bad(known: LearnedEscalation, kinds: Sequence[Kind]) -> bool:
     """Return whether a rule decides that contradicts more often than is allowed."""
     return (
         known.rule is not None

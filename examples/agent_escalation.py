@@ -39,7 +39,7 @@ try:
         wrap_model_call,
     )
 
-    from langchain_reasc import ReASCMiddleware
+    from langchain_reasc import Escalation, ReASCMiddleware
 except ModuleNotFoundError:
     sys.exit(f"error: {missing_extra('agents', 'langchain')}")
 
@@ -83,8 +83,7 @@ def main() -> None:
         larger_model(given.large, max_tokens=100) as large,
     ):
         votes = ReASCMiddleware(
-            escalate_to=large,
-            price_ratio=140,
+            escalate_to=Escalation(large, prices=140),
             read_only=["stock"],
             on_undecided="raise",
         )

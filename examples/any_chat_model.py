@@ -19,7 +19,7 @@ from importlib.resources import files
 
 from langchain_core.language_models import BaseChatModel
 
-from langchain_reasc import ReASCError, ReASCRunnable
+from langchain_reasc import Online, ReASCError, ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
 
 HELD_OUT = (
@@ -61,7 +61,7 @@ def main() -> None:
         json.loads(line)["question"] for line in HELD_OUT.read_text().splitlines()[:48]
     ]
     model = chat_model(given.model, given.base_url)
-    reasc = ReASCRunnable(model=model, calibration="online", online_state=given.state)
+    reasc = ReASCRunnable(model=model, calibration=Online(state=given.state))
     messages = reasc.batch(questions, {"max_concurrency": 4})
     for question, message in zip(questions, messages, strict=True):
         account = message.response_metadata["reasc"]

@@ -13,7 +13,7 @@ import argparse
 import os
 import sys
 
-from langchain_reasc import ReASCError, ReASCRunnable
+from langchain_reasc import Online, ReASCError, ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
 
 QUESTIONS = [
@@ -50,7 +50,7 @@ def main() -> None:
         max_tokens=1024,
     )
     reasc = ReASCRunnable(
-        model=model, calibration="online", online_state=given.state, concurrency=4
+        model=model, calibration=Online(state=given.state), concurrency=4
     )
     for question, message in zip(
         given.question, reasc.batch(given.question), strict=True

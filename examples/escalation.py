@@ -30,7 +30,7 @@ from typing import Any
 from langchain_core.messages import AIMessage
 from langchain_reasc_llama_cpp import ChatLlamaCpp
 
-from langchain_reasc import ReASCError, ReASCRunnable
+from langchain_reasc import Escalation, ReASCError, ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError
 
 SHOWN = [  # to the larger model before each question; the small model needs none
@@ -220,10 +220,8 @@ def main() -> None:
     with ChatLlamaCpp(seed=1) as small, larger_model(given.large, **shown) as large:
         reasc = ReASCRunnable(
             model=small,
-            escalate_to=large,
+            escalate_to=Escalation(large, within=given.within, prices=140),
             calibration="online",
-            within=given.within,
-            price_ratio=140,
         )
         for start in range(0, len(asked), 20):
             part = [question for question, _ in asked[start : start + 20]]

@@ -14,7 +14,7 @@ after 16 questions its own rule decides, so keep its observations with
 import argparse
 import sys
 
-from langchain_reasc import ReASCError, ReASCRunnable
+from langchain_reasc import Online, ReASCError, ReASCRunnable
 
 QUESTIONS = [
     "A train leaves at 9:40 and arrives at 13:15. How many minutes does it travel?",
@@ -55,7 +55,7 @@ def main() -> None:
     ) as error:  # not running, or the model was not pulled
         sys.exit(f"error: {error}")
     reasc = ReASCRunnable(
-        model=model, calibration="online", online_state=given.state, concurrency=2
+        model=model, calibration=Online(state=given.state), concurrency=2
     )
     for question, message in zip(
         given.question, reasc.batch(given.question), strict=True

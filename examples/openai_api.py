@@ -19,7 +19,7 @@ import sys
 from langchain_core.rate_limiters import InMemoryRateLimiter
 from langchain_reasc_openai import ChatOpenAICompatible
 
-from langchain_reasc import ReASCError, ReASCRunnable
+from langchain_reasc import Online, ReASCError, ReASCRunnable
 
 QUESTIONS = [
     "A train leaves at 9:40 and arrives at 13:15. How many minutes does it travel?",
@@ -48,7 +48,7 @@ def main() -> None:
         ),  # each sample is a request
     ) as model:
         reasc = ReASCRunnable(
-            model=model, calibration="online", online_state=given.state, concurrency=4
+            model=model, calibration=Online(state=given.state), concurrency=4
         )
         for question, message in zip(
             given.question, reasc.batch(given.question), strict=True

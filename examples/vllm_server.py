@@ -17,7 +17,7 @@ import sys
 
 from langchain_reasc_openai import ChatOpenAICompatible
 
-from langchain_reasc import ReASCError, ReASCRunnable
+from langchain_reasc import Online, ReASCError, ReASCRunnable
 
 QUESTIONS = [
     (
@@ -60,7 +60,7 @@ def main() -> None:
         # No labels are needed: votes are counted on 16 questions, and then a rule that
         # was learned from them decides.
         reasc = ReASCRunnable(
-            model=model, calibration="online", online_state=given.state, concurrency=4
+            model=model, calibration=Online(state=given.state), concurrency=4
         )
         for question, message in zip(QUESTIONS, reasc.batch([*QUESTIONS]), strict=True):
             account = message.response_metadata["reasc"]

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         SampledResponse,
     )
     from langchain_reasc.runnable.calibrate import acalibrate, calibrate
+    from langchain_reasc.runnable.options import Escalation, Online
 
 __all__ = [
     "ASC",
@@ -52,11 +53,13 @@ __all__ = [
     "Cap",
     "ChatReASC",
     "Decision",
+    "Escalation",
     "FiniteHorizon",
     "FixedBudget",
     "Integration",
     "Lead",
     "Measure",
+    "Online",
     "ReASC",
     "ReASCAnswerParser",
     "ReASCError",
@@ -88,6 +91,7 @@ _LAZY: Final = {
     "models.integrations": "Integration register_integration",
     "models.payloads": "register_reader",
     "runnable.calibrate": "acalibrate calibrate",
+    "runnable.options": "Escalation Online",
     "runnable": "ReASCAnswerParser ReASCResult ReASCRunnable SampledResponse",
 }
 """Module -> names that are imported from it when they are asked for: a backend alone

@@ -71,7 +71,9 @@ _OTHER_NAMES: Final = (
     ("key_variable", "api_key", "key"),
 )
 """Names of the same option in different programs and libraries, our own name first."""
-_UNION_MEMBER: Final = re.compile(r".*[\[(].*|str|int|float|bool|callable", re.DOTALL)
+_UNION_MEMBER: Final = re.compile(
+    r".*[\[(].*|str|int|float|bool|callable|Escalation|Measure|Online", re.DOTALL
+)
 """Names in an error's location that are members of a union, not fields."""
 _SECRET: Final = re.compile(
     r"key|headers|secret|passw|authorization|(api|access|auth)_?token"

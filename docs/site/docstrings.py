@@ -6,6 +6,8 @@ blocks of code. The fields of pydantic's models get the default that is in force
 their bounds.
 """
 
+import ast
+import inspect
 import re
 from collections.abc import Iterator
 from typing import Any, Final
@@ -68,8 +70,8 @@ def _add_calibrate(module: griffe.Module) -> None:
 
 
 def _set_default(field: griffe.Attribute) -> None:
-    """Replace ``Field(...)`` and the names of constants by the default itself; say the
-    bounds below the text.
+    """Replace ``Field(...)`` and the names of constants by the default itself; show the
+    description as text, and the bounds below it.
     """
     kind = field.annotation
     calls = [
@@ -83,6 +85,9 @@ def _set_default(field: griffe.Attribute) -> None:
         for argument in call.arguments
         if isinstance(argument, griffe.ExprKeyword)
     }
+    if "description" in given and field.docstring is None:
+        text = ast.literal_eval(str(given["description"]))
+        field.docstring = griffe.Docstring(inspect.cleandoc(text), parent=field)
     if field.value in calls:
         first = [
             one

@@ -92,24 +92,34 @@ class ChatReASC(ChatModelAround):
         >>> agent = create_agent(ChatReASC(model=llm), tools=[get_weather])
     """
 
-    answer: AnswerSpec = "message"
-    """What responses vote for: ``"message"`` for only tool calls and structured output,
-    or where the answer is in a text: see :func:`langchain_reasc.answers.extractor`.
-    """
-    when: Callable[[AIMessage], bool | Awaitable[bool]] | None = Field(
-        default=None, repr=False
+    answer: AnswerSpec = Field(
+        default="message",
+        description="""
+        What responses vote for: ``"message"`` for only tool calls and structured
+        output, or where the answer is in a text: see
+        :func:`langchain_reasc.answers.extractor`.
+        """,
     )
-    """Whether a first response, which is then launched alone, is put to the vote; if
-    not, it is returned as it is. An async function is awaited, and refused in a
-    synchronous call. None for every response with tool calls, and with
-    ``answer="message"`` for no other.
-    """
-    usage: Literal["all", "winner"] = "all"
-    """Which tokens the message's ``usage_metadata`` has: of all samples, so that every
-    token is billed, or of the winning response alone, as without ReASC. Middleware that
-    reads there how long the conversation is, such as ``SummarizationMiddleware``, needs
-    ``"winner"``. The account (``reasc["tokens"]``) always has all.
-    """
+    when: Callable[[AIMessage], bool | Awaitable[bool]] | None = Field(
+        default=None,
+        repr=False,
+        description="""
+        Whether a first response, which is then launched alone, is put to the vote; if
+        not, it is returned as it is. An async function is awaited, and refused in a
+        synchronous call. None for every response with tool calls, and with
+        ``answer="message"`` for no other.
+        """,
+    )
+    usage: Literal["all", "winner"] = Field(
+        default="all",
+        description="""
+        Which tokens the message's ``usage_metadata`` has: of all samples, so that every
+        token is billed, or of the winning response alone, as without ReASC. Middleware
+        that reads there how long the conversation is, such as
+        ``SummarizationMiddleware``, needs ``"winner"``. The account
+        (``reasc["tokens"]``) always has all.
+        """,
+    )
     _call_budget: CallBudget | None = PrivateAttr(default=None)
     """The part of an agent's budget that a call may spend."""
     _bound_to_small: frozenset[str] = PrivateAttr(default=frozenset())
@@ -454,7 +464,8 @@ class ChatReASC(ChatModelAround):
         """
         if self.larger is None:
             return self
-        made = self.model_copy(update={"escalate_to": with_bound(self.larger, bound)})
+        larger = self.escalating_to(with_bound(self.larger, bound))
+        made = self.model_copy(update={"escalate_to": larger})
         made._call_budget, made._bound_to_small = (
             self._call_budget,
             frozenset(first_binding(chain).kwargs),

@@ -18,7 +18,7 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.langchain_internals import langsmith_params
 from langchain_reasc.models.wrappers import is_configurable, leaves, name_of_model
 from langchain_reasc.runnable.face import Face
-from langchain_reasc.runnable.options import Options
+from langchain_reasc.runnable.options import Escalation, Online, Options
 
 AnyRunnable = Runnable[Any, Any]
 
@@ -31,16 +31,29 @@ class ChatModelAround(Face, BaseChatModel):
     model_config = ConfigDict(extra="forbid")
     _quiet: ClassVar[bool] = True
 
-    temperature: float | None = Field(default=None, ge=0)
-    """For the calls of the model inside, in place of what is set there; as are the next
-    two.
-    """
-    max_tokens: int | None = Field(default=None, ge=1)
-    """Tokens of a response at most."""
-    stop: list[str] | None = None
-    """Strings that end a response."""
-    streaming: bool = False
-    """Whether ``invoke`` calls handlers with tokens, as ``stream`` does."""
+    temperature: float | None = Field(
+        default=None,
+        ge=0,
+        description="""
+        For the calls of the model inside, in place of what is set there; as are the
+        next two.
+        """,
+    )
+    max_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="Tokens of a response at most.",
+    )
+    stop: list[str] | None = Field(
+        default=None,
+        description="Strings that end a response.",
+    )
+    streaming: bool = Field(
+        default=False,
+        description="""
+        Whether ``invoke`` calls handlers with tokens, as ``stream`` does.
+        """,
+    )
 
     @model_validator(mode="after")
     def _set_model_profile(self) -> Self:
@@ -106,10 +119,13 @@ class ChatModelAround(Face, BaseChatModel):
                 f"{self.calibration.summary()} "
                 f"({self.calibration.created_at.isoformat()})"
             )
-        identified = {"model": _identified(self.sampled)}
+        models = {"model": _identified(self.sampled)}
         if self.larger is not None:
-            identified["escalate_to"] = _identified(self.larger)
-        return {**identified, **shown}
+            models["escalate_to"] = _identified(self.larger)
+        if isinstance(self.escalate_to, Escalation):
+            models["escalate_to"]["within"] = str(self.escalate_to.within)
+            models["escalate_to"]["prices"] = str(self.escalate_to.prices)
+        return {**models, **shown}
 
     def _get_ls_params(
         self, stop: list[str] | None = None, **kwargs: Any
@@ -146,8 +162,20 @@ class ChatModelAround(Face, BaseChatModel):
             plain["calibration"] = self.calibration.model_dump(
                 mode="json", by_alias=True
             )
+        if isinstance(self.calibration, Online):
+            state = self.calibration.state
+            plain["calibration"] = {
+                "state": None if state is None else str(state),
+                "audit": self.calibration.audit,
+            }
         if self.measure is not None:
-            plain["measure"] = asdict(self.measure)
+            plain["confidence"] = asdict(self.measure)
+        if isinstance(self.escalate_to, Escalation):
+            plain["escalate_to"] = {
+                "model": self.escalate_to.model,
+                "within": self.escalate_to.within,
+                "prices": self.escalate_to.prices,
+            }
         return plain
 
     @property

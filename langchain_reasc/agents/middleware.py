@@ -31,7 +31,7 @@ from langchain_reasc.exceptions import ConfigurationError, missing_extra
 from langchain_reasc.models.wrappers import leaves
 from langchain_reasc.runnable.cascade import ASKED_ONCE
 from langchain_reasc.runnable.face import Calibrator, question_id
-from langchain_reasc.runnable.options import LEARNING, VoteOptions
+from langchain_reasc.runnable.options import VoteOptions, refuse_former_names
 from langchain_reasc.threads import in_thread
 
 try:
@@ -171,7 +171,9 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
             self.state_schema = cast(Any, AgentState)
         self._options, trial = _checked(options)
         self._texts_vote = extractor(trial.answer).texts_vote
-        self._learns = self._options.get("calibration") in LEARNING
+        self._larger = trial.larger
+        self._learns = trial.is_learning
+        self._learns_outcomes = trial.online is not None and trial.larger is None
         self._calibrators: list[Calibrator] = []
         self._ledger = Ledger()
         self._lock = threading.Lock()
@@ -202,13 +204,11 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
             ConfigurationError: nothing is learned here, or the message is not one of
                 ReASC's.
         """
-        calibration = self._options.get("calibration")
-        larger = self._options.get("escalate_to")
-        if calibration != "online" or larger is not None:
-            beside = "" if larger is None else " without escalate_to"
+        if not self._learns_outcomes:
+            beside = "" if self._larger is None else " without escalate_to"
             raise ConfigurationError(
                 f"outcomes are learned with calibration='online'{beside}, not "
-                f"{calibration!r}"
+                f"{self._options.get('calibration')!r}"
             )
         id = question_id(answered)
         if id is None:
@@ -297,7 +297,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         If the agent's model is the larger one, as a router or a fallback chose it, it
         is asked alone.
         """
-        larger = options.get("escalate_to")
+        larger = self._larger
         if larger is not None and (
             model is larger or any(leaf.model is model for leaf in leaves(larger, {}))
         ):
@@ -379,6 +379,7 @@ def _checked(given: VoteOptions) -> tuple[dict[str, Any], ChatReASC]:
         CalibrationFileError: the calibration's file cannot be read.
     """
     options: dict[str, Any] = dict(given)
+    refuse_former_names(options)
     unknown = options.keys() - VoteOptions.__annotations__.keys()
     if unknown:
         raise ConfigurationError(
@@ -390,10 +391,10 @@ def _checked(given: VoteOptions) -> tuple[dict[str, Any], ChatReASC]:
         model=FakeListChatModel(responses=[]),
         **options | {"allow_fingerprint_mismatch": True},
     )
-    if options.get("calibration") not in (None, *LEARNING):
+    if trial.calibration is not None and not trial.is_learning:
         options["calibration"] = trial.learned
     if trial.larger is not None:  # made once, if it is a name
-        options["escalate_to"] = trial.larger
+        options["escalate_to"] = trial.escalating_to(trial.larger)
     return options, trial
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pydantic import AwareDatetime, ConfigDict, Field, FiniteFloat, model_validator
 
 from langchain_reasc._version import __version__
-from langchain_reasc.calibration.escalation import Escalation
+from langchain_reasc.calibration.escalation import LearnedEscalation
 from langchain_reasc.calibration.parts import (
     AUROC,
     Expectation,
@@ -127,7 +127,7 @@ class Calibration(Record):
     p_correct: SupportCurve | None = None
     p_agree: SupportCurve | None = None
     expected: Expectation | None = None
-    escalation: Escalation | None = None
+    escalation: LearnedEscalation | None = None
     fingerprint: Fingerprint = Field(default_factory=Fingerprint)
     large: Fingerprint | None = None
     library_version: str
@@ -162,7 +162,7 @@ class Calibration(Record):
     @classmethod
     def of_escalation(
         cls,
-        known: Escalation,
+        known: LearnedEscalation,
         measure: Measure | None,
         fingerprint: Fingerprint,
         large: Fingerprint,

@@ -38,7 +38,7 @@ __all__ = [
     "DEFAULT_RACE",
     "WITHIN",
     "Course",
-    "Escalation",
+    "LearnedEscalation",
     "Shadowed",
     "TestedRule",
     "rate_bound",
@@ -238,10 +238,10 @@ class Course:
 
     rule: StoppingRule | None = None
     shadowed: bool = False
-    known: "Escalation | None" = None
+    known: "LearnedEscalation | None" = None
 
 
-class Escalation(_Record):
+class LearnedEscalation(_Record):
     """What is known of one small and one large model, for one kind of request. Each
     question makes a new one.
 
@@ -267,7 +267,7 @@ class Escalation(_Record):
     restarts: int = 0
     labelled: bool = False
 
-    def after(self, row: Shadowed) -> "Escalation":
+    def after(self, row: Shadowed) -> "LearnedEscalation":
         """Return what is known after one more shadowed question. Drift forgets all that
         was known before.
         """
@@ -282,7 +282,7 @@ class Escalation(_Record):
                 if watch.observe(
                     1 - self.within, 1.0 - contradicted, margin=0.0, lower_only=True
                 ):
-                    return Escalation(
+                    return LearnedEscalation(
                         within=self.within,
                         scored=self.scored,
                         restarts=self.restarts + 1,
@@ -303,7 +303,7 @@ class Escalation(_Record):
         )
         return known._admitting()
 
-    def _admitting(self) -> "Escalation":
+    def _admitting(self) -> "LearnedEscalation":
         """Admit the rules that the evidence allows, in order."""
         tested = dict(self.tested)
         for chain in self._chains:
@@ -489,7 +489,7 @@ class Escalation(_Record):
         )
         return f"the large model answers alone, by {asked}: {why}"
 
-    def status_changed(self, before: "Escalation") -> bool:
+    def status_changed(self, before: "LearnedEscalation") -> bool:
         """Return whether another rule decides than before, or it was given up, or taken
         up again, to find one.
         """

@@ -12,7 +12,12 @@ from pathlib import Path
 from weakref import WeakSet
 
 from langchain_reasc.calibration.calibration import Calibration
-from langchain_reasc.calibration.escalation import WITHIN, Course, Escalation, Shadowed
+from langchain_reasc.calibration.escalation import (
+    WITHIN,
+    Course,
+    LearnedEscalation,
+    Shadowed,
+)
 from langchain_reasc.calibration.observation_file import (
     NOT_KEPT,
     ObservationFile,
@@ -63,13 +68,13 @@ class EscalationLearner:
             any_model,
         )
         self._none, self._seed, self.measure = (
-            Escalation(within=within, scored=measure is not None),
+            LearnedEscalation(within=within, scored=measure is not None),
             seed,
             measure,
         )
         self.path = None if path is None else Path(path)
         self._file = None if path is None else ObservationFile(path)
-        self._known: dict[str, Escalation] = {}
+        self._known: dict[str, LearnedEscalation] = {}
         self._unsaved: deque[tuple[str, Shadowed, str | None]] = deque(maxlen=KEPT)
         self._numbers, self._warned, self._lock = count(), False, threading.Lock()
         _learners.add(self)
@@ -77,7 +82,9 @@ class EscalationLearner:
     @property
     def learns_of(
         self,
-    ) -> tuple[Escalation, Measure | None, Fingerprint, Fingerprint, Path | None]:
+    ) -> tuple[
+        LearnedEscalation, Measure | None, Fingerprint, Fingerprint, Path | None
+    ]:
         """The promise, the measure, the models and the file. Learners with the same can
         be exchanged.
         """
@@ -98,7 +105,7 @@ class EscalationLearner:
         )
 
     @property
-    def kinds(self) -> list[Escalation]:
+    def kinds(self) -> list[LearnedEscalation]:
         """What is known of each kind of request that was asked here; first of the one
         with most shadowed questions.
         """
@@ -106,7 +113,7 @@ class EscalationLearner:
             [one for one in self._known.values() if one.rows], key=lambda one: -one.rows
         )
 
-    def known(self, kind: str) -> Escalation:
+    def known(self, kind: str) -> LearnedEscalation:
         """Return what is known of a kind of request. The first call reads the file.
 
         Raises:
@@ -164,7 +171,7 @@ class EscalationLearner:
             self._known[kind] = after
         _log_change(before, after)
 
-    def _written(self, kind: str) -> Escalation | None:
+    def _written(self, kind: str) -> LearnedEscalation | None:
         """Write what is not in the file yet. Return what is known of the kind then;
         None if that failed.
         """
@@ -189,7 +196,7 @@ class EscalationLearner:
 
     def _check_model(self, store: ObservationStore) -> None:
         if not self._any_model:
-            store.check_fits(self._fingerprint, f"online_state={str(self.path)!r}")
+            store.check_fits(self._fingerprint, f"Online(state={str(self.path)!r})")
 
     def _key(self, kind: str) -> str:
         """Name a kind of request, the large model and the promise: with others,
@@ -200,7 +207,7 @@ class EscalationLearner:
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
-def _log_change(before: Escalation, after: Escalation) -> None:
+def _log_change(before: LearnedEscalation, after: LearnedEscalation) -> None:
     if after.restarts > before.restarts:
         logger.warning(
             "the small model contradicts the large one more often than it did: "

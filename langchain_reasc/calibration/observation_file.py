@@ -9,7 +9,7 @@ Tables (``sqlite3 online.sqlite`` shows them)::
                                       :class:`~langchain_reasc.calibration.Observation`
     restarts      number, drift       a row that showed drift; it and the rows before it are deleted
     escalations   kind, known         what is known of a small and a large model, as JSON, see
-                                      :class:`~langchain_reasc.calibration.Escalation`
+                                      :class:`~langchain_reasc.calibration.LearnedEscalation`
 
 ``scores`` are float32, little-endian, of shape (measures, responses). Answers are
 numbers, ids are random, and kinds of request are hashes, so the file contains no text.
@@ -34,7 +34,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from langchain_reasc.calibration.drift import MONITORED, Drift, Prediction
-from langchain_reasc.calibration.escalation import Escalation
+from langchain_reasc.calibration.escalation import LearnedEscalation
 from langchain_reasc.calibration.observations import (
     Observation,
     Observations,
@@ -299,7 +299,7 @@ CREATE TABLE escalations (kind TEXT PRIMARY KEY, known TEXT NOT NULL);
                 [(number,) for number in numbers],
             )
 
-    def escalation(self, kind: str) -> Escalation | None:
+    def escalation(self, kind: str) -> LearnedEscalation | None:
         """Return what is known of a small and a large model for a kind of request."""
         if not self._has_table("escalations"):
             return None
@@ -307,18 +307,18 @@ CREATE TABLE escalations (kind TEXT PRIMARY KEY, known TEXT NOT NULL);
         if not rows:
             return None
         with self._valid(f"what is known of {kind}"):
-            return Escalation.model_validate_json(rows[0][0])
+            return LearnedEscalation.model_validate_json(rows[0][0])
 
-    def escalations(self) -> list[Escalation]:
+    def escalations(self) -> list[LearnedEscalation]:
         """Return what is known of all kinds of request."""
         if not self._has_table("escalations"):
             return []
         rows = self._all("SELECT known FROM escalations")
         with self._valid("its escalations"):
-            return [Escalation.model_validate_json(text) for (text,) in rows]
+            return [LearnedEscalation.model_validate_json(text) for (text,) in rows]
 
     def set_escalation(
-        self, kind: str, known: Escalation, id: str | None = None
+        self, kind: str, known: LearnedEscalation, id: str | None = None
     ) -> None:
         """Store what is known of a small and a large model for a kind of request.
 
@@ -472,8 +472,8 @@ class ObservationFile:
         except OSError as error:
             reason = error.strerror or error
             raise CalibrationFileError(
-                f"online_state cannot be {str(self.path)!r}: {reason}; name another "
-                "file"
+                f"the state of online learning cannot be {str(self.path)!r}: {reason}; "
+                "name another file"
             ) from error
         if not self.path.absolute().parent.is_dir():
             raise CalibrationFileError(f"there is no folder {self.path.parent}")

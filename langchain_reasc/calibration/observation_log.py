@@ -220,6 +220,6 @@ class ObservationLog:
         if self._any_model:
             return
         try:
-            store.check_fits(self._fingerprint, f"online_state={str(self.path)!r}")
+            store.check_fits(self._fingerprint, f"Online(state={str(self.path)!r})")
         except FingerprintMismatch as error:
             raise FingerprintMismatch(f"{error}, or name another file") from None

@@ -10,7 +10,7 @@ from typing import Final
 
 from langchain_reasc.calibration.calibration import Calibration
 from langchain_reasc.calibration.drift import ALARM
-from langchain_reasc.calibration.escalation import Escalation
+from langchain_reasc.calibration.escalation import LearnedEscalation
 from langchain_reasc.calibration.learner import MINIMUM
 from langchain_reasc.calibration.observations import Observation, Observations
 from langchain_reasc.calibration.parts import AUROC, Gate
@@ -228,12 +228,12 @@ def _leaders(questions: Observations) -> Entry:
     )
 
 
-def describe_escalation(known: Escalation) -> Description:
+def describe_escalation(known: LearnedEscalation) -> Description:
     """Describe when the answer of a small model may stand without asking a large one."""
     return Description(*known.plain_words(), [*_escalation(known)])
 
 
-def _escalation(known: Escalation) -> Iterator[Entry]:
+def _escalation(known: LearnedEscalation) -> Iterator[Entry]:
     small, large = known.costs
     yield Entry(
         "Asked",

@@ -1,7 +1,7 @@
 """``reasc ask``: answer a question, and print the cost and why sampling stopped."""
 
 import os
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
@@ -112,6 +112,9 @@ def ask(
         known = _calibration(
             calibration, shipped=source.is_shipped and not larger.is_given
         )
+        confidence: Literal["stated"] | None = None
+        if known is not None and known.fingerprint.ask_confidence is not None:
+            confidence = "stated"  # as in calibration
         with (
             larger.open(seed=seed) as escalation,
             source.open(**how.sampling, seed=seed) as model,
@@ -120,10 +123,7 @@ def ask(
             reasc = ReASCRunnable(
                 model=model,
                 calibration=known,
-                # As in calibration: the model states its confidence only if it is asked
-                # to.
-                ask_confidence=known is not None
-                and known.fingerprint.ask_confidence is not None,
+                confidence=confidence,
                 rule=stopping,
                 max_samples=max_samples,
                 concurrency=concurrency,

@@ -47,7 +47,7 @@ _OPTIONS: Final[dict[str, str | Callable[[re.Match[str]], str]]] = {
     r"\banswer='([\w,]+)'(?: \(or a list\))?": r"--answer \1",
     r"(?:, or|,) pass a function from text to an answer|, or load the model with n_ctx=[\d,]+ or more": "",
     r"\(api_key=\.\.\.\)": "(--key-variable NAME)",
-    r"\bprice_ratio\b": "--price-ratio",
+    r"\bprices (?=takes)": "--price-ratio ",
     r"\bwithin=(?=\d)": "--within ",
     r", or give the chat model itself": ", or give a GGUF file",
     r"pass chat_template='\.\.\.' \(Jinja\)": "give one with --chat-template FILE",

@@ -33,6 +33,9 @@ from langchain_reasc.files import parse_json, read_text
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
+    from langchain_reasc.models.prepared import ModelOrName
+    from langchain_reasc.runnable.options import Escalation
+
 _OURS: Final = {
     "langchain_reasc_llama_cpp": ("llama-cpp", "llama-cpp-python"),
     "langchain_reasc_openai": ("openai", "langchain-openai"),
@@ -256,11 +259,14 @@ class LargerModelOptions:
         """Whether there is a larger model."""
         return self.escalate_to is not None or bool(self.escalate_url)
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """The options of a ReASC model besides the larger model."""
-        known = {name: getattr(self, name, None) for name in ("price_ratio", "within")}
-        return {name: value for name, value in known.items() if value is not None}
+    def escalation(self, model: "ModelOrName") -> "Escalation":
+        """Return what ``escalate_to`` is: the larger model, with the options given."""
+        from langchain_reasc.runnable.options import Escalation
+
+        options: dict[str, Any] = {"within": getattr(self, "within", None)}
+        if self.price_ratio is not None:
+            options["prices"] = self.price_ratio
+        return Escalation(model, **options)
 
     @contextmanager
     def open(
@@ -286,7 +292,7 @@ class LargerModelOptions:
             of_servers if urls else {} if _is_of_provider(name) else {"seed": seed}
         )
         with source.open(**options) as model:
-            yield {"escalate_to": model, **self.options}
+            yield {"escalate_to": self.escalation(model)}
 
     def check(self) -> None:
         """Refuse options that contradict each other."""

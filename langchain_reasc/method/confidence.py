@@ -154,7 +154,7 @@ class Measure:
     The default is the paper's: self-certainty, bottom-10 % group confidence, W = 128.
     ``Measure("token_logprob", "answer_span")`` reads only the tokens that spell the
     answer. ``Measure("verbalized", "mean")`` is the confidence that the model states
-    about itself (``ask_confidence=True``).
+    about itself (``confidence="stated"``).
 
     Attributes:
         signal: a name in :data:`~langchain_reasc.method.token_signals.SIGNALS`, or

@@ -35,7 +35,7 @@ _LABELS: Final = {
     "prompt": "fixed part of the prompt",
     "response_format": "response format",
     "stop": "stop strings",
-    "ask_confidence": "stated confidence (ask_confidence)",
+    "ask_confidence": "stated confidence (confidence)",
 }
 
 

@@ -369,6 +369,6 @@ def _sentence_on(pattern: re.Pattern[str], error: Exception, answer: Any) -> str
 def _unavailable(reason: str) -> LogprobsUnavailable:
     return LogprobsUnavailable(
         f"the model's server refuses logprobs: {reason}; let the model state its "
-        "confidence (ask_confidence=True, calibrated so), or count votes with "
+        "confidence (confidence='stated', calibrated so), or count votes with "
         "on_missing_confidence='count'"
     )

@@ -28,7 +28,6 @@ from langchain_reasc.answers import (
 )
 from langchain_reasc.calibration import (
     DEFAULT_AGREEMENT,
-    WITHIN,
     AnsweredQuestion,
     Calibration,
     Observation,
@@ -60,7 +59,7 @@ from langchain_reasc.runnable.labels import (
     graded,
     read_inputs,
 )
-from langchain_reasc.runnable.options import Prices
+from langchain_reasc.runnable.options import Escalation, Online
 from langchain_reasc.runnable.progress import Progress, show_progress
 from langchain_reasc.runnable.request import Request
 from langchain_reasc.runnable.solve import Solving, begin
@@ -96,9 +95,7 @@ async def _calibrate(  # noqa: D417
     checkpoint: str | os.PathLike[str] | None = None,
     concurrency: int = 8,
     seed: int = 0,
-    escalate_to: ModelOrName | None = None,
-    within: float = WITHIN,
-    price_ratio: float | Prices = 10.0,
+    escalate_to: ModelOrName | Escalation | None = None,
     config: RunnableConfig | None = None,
     progress: Progress = None,
 ) -> Calibration:
@@ -130,7 +127,7 @@ async def _calibrate(  # noqa: D417
             :attr:`langchain_reasc.ReASCRunnable.fixed_prompt`.
         tool_votes: how calls of tools are compared.
         ask_confidence: whether the model is asked to state its confidence, see
-            :attr:`langchain_reasc.ReASCRunnable.ask_confidence`.
+            :attr:`langchain_reasc.ReASCRunnable.confidence`.
         measure: how a response is scored; ``"auto"`` chooses among all that the
             responses carry, or none.
         method: ``"paper"`` makes the paper's ReASC (Algorithm 1), which takes right
@@ -146,17 +143,16 @@ async def _calibrate(  # noqa: D417
         checkpoint: an SQLite file to which each question is appended as a row of
             numbers, without text. The same call continues from there. ``reasc inspect``
             reads the file, and
-            ``ReASCRunnable(calibration="online", online_state=...)`` can learn from it.
+            ``ReASCRunnable(calibration=Online(state=...))`` can learn from it.
         concurrency: questions in flight at once, each with up to 4 responses.
         seed: the seed of the calibration.
-        escalate_to: a larger model. Both models are then asked, and the calibration
+        escalate_to: a larger model, or :class:`~langchain_reasc.Escalation` with what
+            is promised and what the models cost. Both models are then asked, and the calibration
             says only when an answer of ``model`` may stand, see
             :attr:`langchain_reasc.ReASCRunnable.escalate_to`. It takes 76 questions
             without a contradiction, and 200 to 300 with some. With right answers to all
             questions, a contradiction is a question on which ``model`` is wrong and the
             larger model is right.
-        within: what is promised, see :attr:`langchain_reasc.ReASCRunnable.within`.
-        price_ratio: see :attr:`langchain_reasc.ReASCRunnable.price_ratio`.
         config: callbacks, tags and metadata of the calls.
         progress: True for a bar, or a function called with (questions asked,
             questions).
@@ -182,17 +178,20 @@ async def _calibrate(  # noqa: D417
         raise ConfigurationError(f"concurrency must be 1 or more, got {concurrency}")
     inputs = read_inputs(questions)
     _check_method(method, inputs, escalate_to)
+    confidence = _confidence(measure, ask_confidence=ask_confidence)
     if escalate_to is not None:
+        if confidence == "stated" and measure != "auto":
+            raise ConfigurationError(
+                f"with escalate_to, a model that is asked (ask_confidence=True) is "
+                f"scored by what it states, not by {measure}"
+            )
         options: dict[str, Any] = {
-            "measure": None if measure == "auto" else measure,
+            "confidence": confidence,
             "answer": answer,
             "fixed_prompt": fixed_prompt,
             "tool_votes": tool_votes or ToolVotes(),
-            "ask_confidence": ask_confidence,
+            "calibration": Online(state=checkpoint),
             "max_samples": max_samples,
-            "within": within,
-            "price_ratio": price_ratio,
-            "online_state": checkpoint,
         }
         return await _calibrate_two(
             io,
@@ -208,13 +207,13 @@ async def _calibrate(  # noqa: D417
         model,
         inputs,
         measure=measure,
+        confidence=confidence,
         checkpoint=checkpoint,
         concurrency=concurrency,
         config=ensure_config(config),
         answer=answer,
         fixed_prompt=fixed_prompt,
         tool_votes=tool_votes or ToolVotes(),
-        ask_confidence=ask_confidence,
         max_samples=max_samples,
     )
     rows = await asked.ask_all(io, progress)
@@ -224,7 +223,7 @@ async def _calibrate(  # noqa: D417
 
 
 def _check_method(
-    method: str | None, inputs: Sequence[LabelledInput], escalate_to: ModelOrName | None
+    method: str | None, inputs: Sequence[LabelledInput], escalate_to: object
 ) -> None:
     """Refuse what no calibration can be made by, before anything is asked."""
     if method is None:
@@ -240,6 +239,27 @@ def _check_method(
         raise ConfigurationError(
             f"method='paper' needs right answers to half of the questions or more; {labelled} of {len(inputs)} have one"
         )
+
+
+def _confidence(
+    measure: Measure | Literal["auto"], *, ask_confidence: bool
+) -> Measure | Literal["stated"] | None:
+    """Return the ``confidence`` of a model that is calibrated. A model that is asked
+    may still be scored by its tokens.
+
+    Raises:
+        ConfigurationError: the measure needs a model that is asked.
+    """
+    if measure != "auto" and measure.signal == VERBALIZED:
+        if not ask_confidence:
+            raise ConfigurationError(
+                f"the measure {measure} needs a model that is asked: "
+                "ask_confidence=True"
+            )
+        return measure
+    if ask_confidence:
+        return "stated"
+    return None if measure == "auto" else measure
 
 
 class _Asked:
@@ -265,14 +285,9 @@ class _Asked:
                 "there is no question to calibrate on; 64 are a good number"
             )
         named = self._named = None if measure == "auto" else measure
-        if named and named.signal == VERBALIZED and not options["ask_confidence"]:
-            raise ConfigurationError(
-                f"the measure {named} needs a model that is asked: ask_confidence=True"
-            )
         self._voter = Face(
             model=model,
             calibration="online",  # asks for logprobs, and counts votes while it learns
-            measure=named,
             on_missing_confidence="count",
             concurrency=_AT_ONCE,
             sample_timeout=None,
@@ -478,7 +493,7 @@ def _all_measures(*, labelled: bool) -> list[Measure]:
 async def _calibrate_two(
     io: Concurrency,
     model: ModelOrName,
-    larger: ModelOrName,
+    larger: ModelOrName | Escalation,
     questions: Sequence[LabelledInput],
     concurrency: int,
     config: RunnableConfig,
@@ -495,7 +510,6 @@ async def _calibrate_two(
     face = Face(
         model=model,
         escalate_to=larger,
-        calibration="online",
         sample_timeout=None,
         **options,
     )

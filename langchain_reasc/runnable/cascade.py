@@ -6,7 +6,6 @@ that both were asked says which of its answers may stand.
 """
 
 import logging
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,8 +22,8 @@ from langchain_reasc.calibration import (
     DEFAULT_RACE,
     Calibration,
     Course,
-    Escalation,
     EscalationLearner,
+    LearnedEscalation,
     Shadowed,
     numbered,
 )
@@ -46,7 +45,7 @@ from langchain_reasc.runnable.account import (
 )
 from langchain_reasc.runnable.failures import both_failed, is_wrong_call, log_failure
 from langchain_reasc.runnable.history import Role
-from langchain_reasc.runnable.options import Options, Prices
+from langchain_reasc.runnable.options import Escalation, Online, Options, Prices
 from langchain_reasc.runnable.plan import Plan
 from langchain_reasc.runnable.question import CallBudget, DeservesVote, Question
 from langchain_reasc.runnable.request import Request
@@ -59,20 +58,14 @@ logger = logging.getLogger(__name__)
 
 Grade = Callable[[AIMessage], bool]
 """Returns whether a response is right."""
-PricesOfTokens = tuple[tuple[float, float], tuple[float, float]]
-"""What a million prompt tokens and a million generated tokens cost, of the small model
-and of the large one.
-"""
 _ROLES: Final[tuple[Role, ...]] = ("small", "large")
 ASKED_ONCE: Final[Mapping[str, Any]] = {
     "escalate_to": None,
     "rule": Cap(1),
     "max_samples": 1,
     "calibration": None,
-    "measure": None,
-    "online_state": None,
+    "confidence": None,
     "fixed_prompt": None,
-    "ask_confidence": False,
     "abstain_below": None,
     "on_undecided": "answer",
     "min_share": 0.0,
@@ -131,9 +124,9 @@ class Cascade:
 
     small: Voter
     large: LargeModel
-    prices: PricesOfTokens
+    prices: Prices
     learner: EscalationLearner | None = None
-    known: Escalation | None = None
+    known: LearnedEscalation | None = None
 
     @classmethod
     def from_options(
@@ -145,18 +138,26 @@ class Cascade:
             ConfigurationError: an option contradicts ``escalate_to``.
             FingerprintMismatch: the calibration was made with another large model.
         """
+        escalation = options.escalation
+        assert escalation is not None
         _check_options(options, small)
-        prices = prices_of(options.price_ratio)
         calibration = small.calibration
         learner = None
         known = None
         if calibration and calibration.escalation and options.rule is None:
             known = calibration.escalation
-            _check_calibration(calibration, known, options, large.voter)
-        elif options.calibration == "online":
-            learner = _learner(options, small, large.voter)
+            _check_promise(known, escalation)
+            _check_large_model(calibration, options, large.voter)
+        elif options.online is not None:
+            learner = _learner(
+                options, options.online, escalation.promise, small, large.voter
+            )
         return cls(
-            small=small, large=large, prices=prices, learner=learner, known=known
+            small=small,
+            large=large,
+            prices=escalation.token_prices,
+            learner=learner,
+            known=known,
         )
 
     @property
@@ -424,7 +425,7 @@ class Escalating(Solving):
         return await self._with_large()
 
     async def shadow(
-        self, known: Escalation, grade: Grade | None = None
+        self, known: LearnedEscalation, grade: Grade | None = None
     ) -> Shadowed | None:
         """Ask the small model what the large one has answered, to learn from both.
 
@@ -791,17 +792,19 @@ def _check_options(options: Options, small: Voter) -> None:
         )
 
 
-def _check_calibration(
-    calibration: Calibration, known: Escalation, options: Options, large: Voter
-) -> None:
-    """Refuse a calibration that promises less than is asked, or was made with another
-    large model.
-    """
-    if "within" in options.model_fields_set and options.within < known.within:
+def _check_promise(known: LearnedEscalation, asked: Escalation) -> None:
+    """Refuse a calibration that promises less than is asked."""
+    if asked.within is not None and asked.within < known.within:
         raise ConfigurationError(
-            f"within={options.within:g} is less than the calibration promises "
+            f"within={asked.within:g} is less than the calibration promises "
             f"({known.within:g}); calibrate again with this value, or leave it out"
         )
+
+
+def _check_large_model(
+    calibration: Calibration, options: Options, large: Voter
+) -> None:
+    """Refuse a calibration that was made with another large model."""
     if calibration.large is None or options.allow_fingerprint_mismatch:
         return
     try:
@@ -810,41 +813,19 @@ def _check_calibration(
         raise FingerprintMismatch(f"the large model (escalate_to): {error}") from None
 
 
-def _learner(options: Options, small: Voter, large: Voter) -> EscalationLearner:
+def _learner(
+    options: Options, online: Online, within: float, small: Voter, large: Voter
+) -> EscalationLearner:
     """Return what learns from both models."""
     learner = EscalationLearner(
-        within=options.within,
+        within=within,
         measure=options.measure,
         fingerprint=small.fingerprint.unbound(),
         large=large.fingerprint.unbound(),
-        path=options.online_state,
+        path=online.path,
         any_model=options.allow_fingerprint_mismatch,
     )
     if not in_event_loop():
         # A file that cannot be used is refused at once, or else by the first call.
         learner.known("")
     return learner
-
-
-def prices_of(prices: float | Prices) -> PricesOfTokens:
-    """Return prices of prompt and generated tokens, of the small and the large model.
-
-    Args:
-        prices: the prices, or how many times as much a token of the large model costs.
-
-    Raises:
-        ConfigurationError: a price is negative or not finite, or the large model's
-            prices are all 0.
-    """
-    if isinstance(prices, tuple):
-        small, large = prices
-    else:
-        small = (1e6, 1e6)
-        large = (1e6 * prices, 1e6 * prices)
-    is_valid = all(0 <= price < math.inf for price in [*small, *large])
-    if not is_valid or not any(large):
-        raise ConfigurationError(
-            "price_ratio takes prices of 0 or more, and the large model's above 0; got "
-            f"{prices!r}"
-        )
-    return small, large

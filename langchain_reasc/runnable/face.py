@@ -3,6 +3,7 @@ and the voter or the cascade that is made from them.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self, TypeVar, cast
 
 from langchain_core.language_models import LanguageModelInput
@@ -31,7 +32,7 @@ from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.prepared import model_of
 from langchain_reasc.models.wrappers import leaves
 from langchain_reasc.runnable.cascade import Cascade, LargeModel, Solver
-from langchain_reasc.runnable.options import Options
+from langchain_reasc.runnable.options import Options, refuse_former_names
 from langchain_reasc.runnable.voter import Voter
 from langchain_reasc.threads import in_thread
 
@@ -47,7 +48,7 @@ class Face(Options):
     """
 
     _learns_of: ClassVar[frozenset[str]] = frozenset(
-        {"calibration", "measure", "online_state", "model"}
+        {"calibration", "confidence", "model"}
     )
     """The options that what was learned depends on."""
     _quiet: ClassVar[bool] = False
@@ -71,8 +72,11 @@ class Face(Options):
                 f"{self.max_samples}"
             )
         larger = self.larger
-        is_same_name = isinstance(self.model, str) and self.escalate_to == self.model
-        if larger is not None and (larger is model or is_same_name):
+        escalation = self.escalation
+        if escalation is not None and (
+            larger is model
+            or (isinstance(self.model, str) and escalation.model == self.model)
+        ):
             raise ConfigurationError(
                 f"escalate_to is model= itself ({model.get_name()}); give a larger "
                 "model, or bind other arguments"
@@ -115,10 +119,13 @@ class Face(Options):
     @property
     def larger(self) -> Runnable[LanguageModelInput, Any] | None:
         """The model of ``escalate_to``, even if only its name was given."""
-        if not isinstance(self.escalate_to, str):
-            return self.escalate_to
+        if self.escalation is None:
+            return None
+        model = self.escalation.model
+        if not isinstance(model, str):
+            return model
         if self._made_larger is None:
-            self._made_larger = model_of(self.escalate_to)
+            self._made_larger = model_of(model)
         return self._made_larger
 
     def _checking_calls(self, tools: Sequence[Any]) -> Self:
@@ -221,6 +228,7 @@ class Face(Options):
         one.
         """
         names = type(self).model_fields
+        refuse_former_names(kwargs)
         unknown = kwargs.keys() - names.keys()
         if unknown:
             raise ConfigurationError(
@@ -238,13 +246,14 @@ class Face(Options):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle only the options. To keep what was learned, save :attr:`learned`, or
-        use ``online_state``.
+        give ``Online`` a file for it.
         """
         fields = {name: getattr(self, name) for name in self.model_fields_set}
         return _unpickle, (type(self), fields)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in Options.model_fields:
+            refuse_former_names([name])
             super().__setattr__(name, value)
             return
         changed = self.model_copy(update={name: value})
@@ -270,9 +279,11 @@ def with_other_answers(face: AnyFace, answer: Any, **changed: Any) -> AnyFace:
         answer: where the answer is in a response.
         changed: further options of the copy.
     """
-    # Without a file, because the file of the original would refuse a calibrator of its
-    # own for other answers.
-    update = {**changed, "answer": answer, "online_state": None}
+    update = {**changed, "answer": answer}
+    if face.online is not None and "calibration" not in changed:
+        # Without a file, because the file of the original would refuse a calibrator of
+        # its own for other answers.
+        update["calibration"] = replace(face.online, state=None)
     copy = face.model_copy(update=update)
     if face.calibrator is not None:
         copy._go_on_with(face.calibrator, other_answers=True)

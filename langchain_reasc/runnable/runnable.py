@@ -239,14 +239,11 @@ class ReASCRunnable(Face, RunnableSerializable[LanguageModelInput, AIMessage]):
         return replace_model(chain, lambda _: face)
 
     def _bound(self, bind: Callable[[Any], Any]) -> Self:
-        larger = (
-            {}
-            if self.larger is None
-            else {"escalate_to": with_bound(self.larger, bind)}
-        )
-        return self.model_copy(
-            update={"model": with_bound(self.sampled, bind), **larger}
-        )
+        update: dict[str, Any] = {"model": with_bound(self.sampled, bind)}
+        if self.larger is not None:
+            larger = with_bound(self.larger, bind)
+            update["escalate_to"] = self.escalating_to(larger)
+        return self.model_copy(update=update)
 
     async def _answered(
         self,

@@ -6,7 +6,6 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Final, Literal, TypedDict
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -43,7 +42,7 @@ from langchain_reasc.models.fingerprint import (
 )
 from langchain_reasc.models.prepared import PreparedModel, prepare_model
 from langchain_reasc.models.stated import instruction
-from langchain_reasc.runnable.options import LEARNING, Options
+from langchain_reasc.runnable.options import Online, Options
 from langchain_reasc.runnable.plan import Plan
 from langchain_reasc.threads import import_deferred, in_event_loop
 
@@ -126,7 +125,7 @@ class Voter:
             measure = calibration.measure
         _check_combination(options, measure)
         on_missing: OnMissing = options.on_missing_confidence
-        if options.calibration == "online":
+        if options.online is not None:
             on_missing = "count"
         reads_scores = _reads_scores(options, calibration, measure, is_small=is_small)
         prepared, measure = _prepared(
@@ -140,7 +139,7 @@ class Voter:
             calibration=calibration,
             is_small=is_small,
         )
-        if options.calibration in LEARNING or options.fixed_prompt is not None:
+        if options.is_learning or options.fixed_prompt is not None:
             # The fingerprint fails where the fixed prompt is none.
             running = voter.fingerprint
             if not is_small:
@@ -375,7 +374,7 @@ class Voter:
             return
         raise LogprobsUnavailable(
             f"{model.no_logprobs}; or let it state its confidence "
-            "(ask_confidence=True, calibrated so), or count votes with "
+            "(confidence='stated', calibrated so), or count votes with "
             "on_missing_confidence='count'"
         )
 
@@ -448,7 +447,7 @@ def _given_calibration(options: Options) -> Calibration | None:
     calibration = options.calibration
     if calibration is None or isinstance(calibration, Calibration):
         return calibration
-    if calibration in LEARNING:
+    if isinstance(calibration, Online) or options.is_learning:
         return None
     return load_calibration(calibration)
 
@@ -459,20 +458,16 @@ def _check_combination(options: Options, measure: Measure | None) -> None:
     """
     rule = options.stopping_rule
     calibration = options.calibration
-    is_learning = calibration in LEARNING
+    is_learning = options.is_learning
     if rule is not None:
         _check_rule(rule, calibration if is_learning else None, measure)
     reads_scores = rule is not None and rule.reads_scores
     is_scored = is_learning or (calibration is None and reads_scores)
     if options.measure is not None and not is_scored:
         raise ConfigurationError(
-            f"measure={str(measure)!r} goes with calibration='online' or 'mixture', or "
+            f"confidence={str(measure)!r} goes with calibration='online' or 'mixture', or "
             "with a rule that reads scores; a calibration brings its own, and else no "
             "confidence is read"
-        )
-    if options.online_state is not None and calibration != "online":
-        raise ConfigurationError(
-            f"online_state={str(options.online_state)!r} goes with calibration='online'"
         )
 
 
@@ -488,7 +483,7 @@ def _check_rule(rule: StoppingRule, learning: object, measure: Measure | None) -
     if rule.reads_scores and measure is None:
         raise ConfigurationError(
             f"the rule {rule.name} reads the scores of responses, and nothing says how "
-            "they are scored: give it measure=Measure(...), or a calibration that has "
+            "they are scored: give it confidence=Measure(...), or a calibration that has "
             "a measure"
         )
 
@@ -510,7 +505,7 @@ def _reads_scores(
         rule = calibration.rule(budget=options.max_samples)
     if rule is not None:
         return rule.reads_scores
-    if options.calibration not in LEARNING:
+    if not options.is_learning:
         return False
     # Two models learn from votes alone, unless a measure is given.
     return not is_small or measure is not None
@@ -537,7 +532,7 @@ def _prepared(
             logprobs=logprobs,
             required=is_required and reads_scores,
             quiet=quiet,
-            ask_confidence=options.ask_confidence,
+            ask_confidence=options.asks_confidence,
         )
 
     prepared = prepare(logprobs=reads_scores and not _is_stated(measure))
@@ -556,14 +551,14 @@ def _learner(
     """Return what learns; None if nothing does."""
     if options.calibration == "mixture":
         return MixtureCalibrator(measure=measure or Measure(), fingerprint=running)
-    if options.calibration != "online":
+    online = options.online
+    if online is None:
         return None
-    path = None if options.online_state is None else Path(options.online_state)
     return ConsensusCalibrator(
         measure=options.measure,
         budget=options.max_samples,
         fingerprint=running.unbound() if quiet else running,
-        path=path,
+        path=online.path,
         any_model=options.allow_fingerprint_mismatch,
     )
 
@@ -571,11 +566,7 @@ def _learner(
 def _require_signal(measure: Measure, model: PreparedModel) -> None:
     """Refuse a measure of a signal that the model is known not to give."""
     if _is_stated(measure):
-        if model.ask_confidence:
-            return
-        raise ConfigurationError(
-            f"the measure {measure} needs a model that is asked: ask_confidence=True"
-        )
+        return
     if model.signals is not None and measure.signal not in model.signals:
         raise ConfigurationError(
             f"the measure {measure} needs the signal {measure.signal!r}, which the "

@@ -227,7 +227,7 @@ class UpstreamOptions:
             **self._of_servers(urls, None),
         }
         with LargerServers(**options) as model:
-            yield {"escalate_to": model, **larger.options}
+            yield {"escalate_to": larger.escalation(model)}
 
     def _only_model(self, urls: list[str], key_variable: str | None) -> str | None:
         from langchain_reasc_server.proxy import only_model

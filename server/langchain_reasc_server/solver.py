@@ -30,6 +30,7 @@ from langchain_reasc.calibration.summary import (
 )
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 from langchain_reasc.runnable.face import with_other_answers
+from langchain_reasc.runnable.options import Online
 from langchain_reasc_server.calls import COUNTED, Call, Hear, VotePolicy
 from langchain_reasc_server.chat import Won
 from langchain_reasc_server.events import Send
@@ -129,13 +130,19 @@ class Solver:
                 one.
         """
         self.upstream, self.votes = upstream, votes
+        calibration: Any = votes.calibration
+        if votes.state is not None:
+            if calibration != "online":
+                raise ConfigurationError(
+                    f"state={votes.state!r} goes with calibration='online'"
+                )
+            calibration = Online(state=votes.state)
         self._own = ChatReASC(
             model=upstream.chat_model,
             answer=votes.answer,
             max_samples=votes.max_samples,
             rule=votes.rule,
-            calibration=votes.calibration,
-            online_state=votes.state,
+            calibration=calibration,
             concurrency=votes.concurrency,
             **(larger or {}),
         )
@@ -201,8 +208,13 @@ class Solver:
         """Learn about a model besides the operator's, from its next answer on."""
         chat_model = self.upstream.chat_model.model_copy(update={"model_name": model})
         state = None if self.votes.state is None else _beside(self.votes.state, model)
-        update = {"model": chat_model, "online_state": state, "escalate_to": None}
-        self._models[model] = self._own.model_copy(update=update)
+        self._models[model] = self._own.model_copy(
+            update={
+                "model": chat_model,
+                "calibration": Online(state=state),
+                "escalate_to": None,
+            }
+        )
 
     @property
     def models(self) -> list[Any]:
@@ -346,14 +358,12 @@ class Solver:
         if calibration == "online" and "abstain_below" in asked:
             # Freeze what has been learned so far, because a calibration that still
             # learns gives no probability.
-            return base.model_copy(
-                update={**update, "calibration": base.learned, "online_state": None}
-            )
+            return base.model_copy(update={**update, "calibration": base.learned})
         key = (id(base), *sorted(update.items()), calibration)
         if (known := self._others.pop(key, None)) is None:
             update.pop("calibration", None)
             if calibration != self.votes.calibration:
-                update |= {"calibration": calibration, "online_state": None}
+                update["calibration"] = calibration
             if "rule" in asked:
                 name, own = asked["rule"], self.votes.rule or ""
                 update["rule"] = (

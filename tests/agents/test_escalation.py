@@ -29,7 +29,7 @@ from agents.acting import (
     spent_on,
     weather,
 )
-from langchain_reasc import ChatReASC, ReASCMiddleware
+from langchain_reasc import ChatReASC, Escalation, Online, ReASCMiddleware
 from langchain_reasc.exceptions import ConfigurationError
 
 from . import provider_steps as steps
@@ -265,7 +265,7 @@ def test_a_stream_that_breaks_is_not_begun_anew(agents: Any) -> None:
 
 
 def test_models_with_tools_bound_learn_together(agents: Any) -> None:
-    model = ChatReASC(model=small(PARIS), escalate_to=large(PARIS), calibration="online", within=0.5, audit=0)
+    model = ChatReASC(model=small(PARIS), escalate_to=Escalation(large(PARIS), within=0.5), calibration=Online(audit=0))
     bound = model.bind_tools([get_weather])
     for _ in range(6):
         agents._runner.invoke(bound, ASKED)
@@ -280,7 +280,7 @@ def test_models_with_tools_bound_learn_together(agents: Any) -> None:
 @pytest.mark.full
 def test_an_agent_learns(agents: Any) -> None:
     one, other = small(PARIS), large(PARIS)
-    middleware = ReASCMiddleware(escalate_to=other, calibration="online", within=0.5, audit=0)
+    middleware = ReASCMiddleware(escalate_to=Escalation(other, within=0.5), calibration=Online(audit=0))
     agent = agent_of(one, middleware)
     states = [agents.ask(agent) for _ in range(10)]
     assert by(states[0])[0] == "large" and by(states[-1])[0] == "small"
@@ -304,9 +304,12 @@ def test_a_name_is_made_a_model_once_for_all_steps(agents: Any, monkeypatch: pyt
 
 
 def test_wrong_options_are_told_when_the_middleware_is_made() -> None:
-    for options in ({"within": 2.0}, {"price_ratio": -1.0}, {"calibration": "mixture"}, {"max_samples": 2}):
+    for options in ({"calibration": "mixture"}, {"max_samples": 2}, {"within": 0.2}):
         with pytest.raises(ConfigurationError):
             ReASCMiddleware(escalate_to=large(), **options)
+    for values in ({"within": 2.0}, {"prices": -1.0}):
+        with pytest.raises(ConfigurationError):
+            ReASCMiddleware(escalate_to=Escalation(large(), **values))
     assert "escalate_to (default None)" in (ReASCMiddleware.__doc__ or "")
 
 
@@ -435,11 +438,11 @@ def test_structured_output_of_a_wrapped_large_model(agents: Any, wrap: Any, incl
 def test_langchain_saves_and_loads_it() -> None:
     pytest.importorskip("langchain_openai")
     prices = ((0.1, 0.2), (1, 2))
-    model = ChatReASC(model=openai("http://s"), escalate_to=openai("http://l"), price_ratio=prices, within=0.1)
+    model = ChatReASC(model=openai("http://s"), escalate_to=Escalation(openai("http://l"), within=0.1, prices=prices))
     given: Any = {"secrets_map": {"OPENAI_API_KEY": "none"}, "valid_namespaces": ["langchain_reasc"]}
     again = load(json.loads(dumps(model)), allowed_objects=[ChatReASC, type(model.model)], **given)
-    assert again.within == 0.1 and again.price_ratio == ((0.1, 0.2), (1.0, 2.0))
-    assert again.escalate_to.openai_api_base == "http://l/v1"
+    assert again.escalate_to.within == 0.1 and again.escalate_to.prices == ((0.1, 0.2), (1.0, 2.0))
+    assert again.escalate_to.model.openai_api_base == "http://l/v1"
 
 
 def _known(city: str) -> str:

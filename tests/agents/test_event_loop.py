@@ -29,7 +29,7 @@ import asyncio, gc, sys, threading, time
 from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
 from agents.acting import ASKED, acting, get_weather
-from langchain_reasc import ReASCMiddleware
+from langchain_reasc import Online, ReASCMiddleware
 
 opened = []
 
@@ -54,9 +54,7 @@ async def main(state):
     beating = asyncio.create_task(beat())
     await asyncio.sleep(0.01)
     watching = True
-    votes = ReASCMiddleware(
-        calibration="online", online_state=state, allow_fingerprint_mismatch=True, max_samples=24
-    )
+    votes = ReASCMiddleware(calibration=Online(state=state), allow_fingerprint_mismatch=True, max_samples=24)
     agent = create_agent(acting(), [get_weather], middleware=[votes])  # which makes a chat model for each call
     await asyncio.sleep(0.01)
     await agent.ainvoke({"messages": [HumanMessage(ASKED)]})
@@ -85,7 +83,7 @@ WAYS: dict[str, Callable[[], Any]] = {
     "chat model that learns": lambda: agent_of(ChatReASC(model=acting(), **ONLINE), tools=[GET_WEATHER]),
     "runnable": lambda: ReASCRunnable(model=saying("1")),
     "runnable with a mixture": lambda: ReASCRunnable(
-        model=Telling(script=saying("1").script), calibration="mixture", measure=Measure("top_k", "mean")
+        model=Telling(script=saying("1").script), calibration="mixture", confidence=Measure("top_k", "mean")
     ),
     "free text": lambda: ReASCRunnable(model=saying("1"), answer=free_text(same=lambda one, other: one == other)),
 }

@@ -7,7 +7,7 @@ import pytest
 from runnable.fakes import Reply, Scripted, saying
 
 from agents.acting import ASKED, SUNNY, Agents, acting, agent_of, weather
-from langchain_reasc import ChatReASC, ReASCMiddleware
+from langchain_reasc import ChatReASC, Online, ReASCMiddleware
 from langchain_reasc.calibration import ConsensusCalibrator
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 
@@ -30,7 +30,7 @@ def test_a_chat_model_learns_from_votes_alone(runner: Any) -> None:
 
 @pytest.mark.full
 def test_a_chat_model_switches(runner: Any) -> None:
-    chat = ChatReASC(model=saying(Reply("it is 1", -3.0)), calibration="online", answer="number", audit=0)
+    chat = ChatReASC(model=saying(Reply("it is 1", -3.0)), calibration=Online(audit=0), answer="number")
     for at in range(32):
         runner.invoke(chat, f"q{at}")
     memory(chat.calibrator)
@@ -42,14 +42,14 @@ def test_a_chat_model_switches(runner: Any) -> None:
 
 def test_an_agent_learns_from_step_to_step_and_keeps_it(agents: Agents, tmp_path: Path) -> None:
     path = tmp_path / "state.json"
-    middleware = ReASCMiddleware(calibration="online", online_state=path, audit=0, max_samples=4)
+    middleware = ReASCMiddleware(calibration=Online(state=path, audit=0), max_samples=4)
     agent = agent_of(acting({ASKED: [weather("Paris")], "": [SUNNY]}), middleware)
     for _ in range(3):
         agents.ask(agent)
     [one] = middleware._calibrators
     assert memory(one).observations.seen == 3
     one.save()  # type: ignore[union-attr]
-    again = ReASCMiddleware(calibration="online", online_state=path, audit=0, max_samples=4)
+    again = ReASCMiddleware(calibration=Online(state=path, audit=0), max_samples=4)
     agents.ask(agent_of(acting({ASKED: [weather("Paris")], "": [SUNNY]}), again))
     assert memory(again._calibrators[0]).observations.seen == 4
 
@@ -65,7 +65,7 @@ def test_models_of_an_agent_learn_apart_and_a_file_is_of_one_model(agents: Agent
         1,
         2,
     ]  # the model called last is the last
-    kept = ReASCMiddleware(calibration="online", online_state=tmp_path / "state.json", max_samples=4)
+    kept = ReASCMiddleware(calibration=Online(state=tmp_path / "state.json"), max_samples=4)
     agents.ask(agent_of(named("ours"), kept))
     memory(kept._calibrators[0]).save()
     with pytest.raises(FingerprintMismatch, match="running 'theirs'"):

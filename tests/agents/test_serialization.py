@@ -44,7 +44,7 @@ def test_options_and_the_model_inside_come_back() -> None:
 def test_a_calibration_comes_back_whole() -> None:
     chat = ChatReASC(model=model(), calibration=calibration(fingerprint=Fingerprint(), gate=3.0))
     assert read_again(chat).calibration == chat.calibration
-    online = ChatReASC(model=model(), calibration="mixture", measure=TOP_K)
+    online = ChatReASC(model=model(), calibration="mixture", confidence=TOP_K)
     assert read_again(online).measure == TOP_K
 
 

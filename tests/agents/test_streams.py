@@ -222,7 +222,7 @@ def test_a_response_that_wins_is_given_where_its_text_has_passed(runner: Any) ->
         ChatReASC(model=saying("1").bind(response_format={"type": "json_object"})),
         ChatReASC(model=saying("1"), when=lambda first: False),
         ChatReASC(model=saying("1"), answer="auto"),
-        ChatReASC(model=saying("1"), ask_confidence=True),
+        ChatReASC(model=saying("1"), confidence="stated"),
     ],
     ids=["tools and retries", "structure", "when", "answer", "stated confidence"],
 )

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta, binom
 
-from langchain_reasc.calibration import Escalation, Shadowed, rate_bound
+from langchain_reasc.calibration import LearnedEscalation, Shadowed, rate_bound
 from langchain_reasc.calibration.escalation import ALPHA, evidence_within
 from langchain_reasc.method import FirstConfident, Race, Response, decide
 
@@ -32,9 +32,9 @@ rows = st.builds(
 )
 
 
-def known(given: Sequence[Shadowed], **fields: Any) -> Escalation:
+def known(given: Sequence[Shadowed], **fields: Any) -> LearnedEscalation:
     """What is known after these questions."""
-    after = Escalation(**fields)
+    after = LearnedEscalation(**fields)
     for row in given:
         after = after.after(row)
     return after
@@ -93,7 +93,7 @@ def simulated(worlds: int, count: int, rates: Sequence[float], within: float) ->
     admitted = np.zeros(3)
     dissent = [(0, 1, 2), (0, 0, 1), (0, 0, 0)]  # small answers that 1, 2 and 3 equal votes accept
     for _ in range(worlds):
-        after = Escalation(within=within)
+        after = LearnedEscalation(within=within)
         for _ in range(count):
             drawn = rng.random()
             accepted_by = next((at for at, rate in zip((2, 1, 0), rates, strict=True) if drawn < rate), None)
@@ -120,7 +120,7 @@ def test_a_rule_that_may_not_stand_is_hardly_ever_admitted(rates: Any, wrong: An
 
 @given(st.lists(rows, max_size=60))
 def test_a_rule_is_admitted_after_those_before_it_and_only_by_its_evidence(given_rows: list[Shadowed]) -> None:
-    after = Escalation(within=0.5)
+    after = LearnedEscalation(within=0.5)
     for row in given_rows:
         before, after = after, after.after(row)
         admitted = [after.tested[one].admitted for one in RACES if one in after.tested]
@@ -136,7 +136,7 @@ def test_a_rule_is_admitted_after_those_before_it_and_only_by_its_evidence(given
 @given(st.lists(rows, max_size=50), st.booleans())
 def test_it_is_kept_as_json_and_its_sums_add_up(given_rows: list[Shadowed], scored: bool) -> None:
     after = known(given_rows, within=0.001, scored=scored)  # under which nothing is admitted, or drifts
-    assert Escalation.model_validate_json(after.model_dump_json()) == after
+    assert LearnedEscalation.model_validate_json(after.model_dump_json()) == after
     assert after.rows == len(given_rows) and after.costs[0] == sum(one.costs[0] for one in given_rows)
     for name, record in after.tested.items():
         seen = given_rows if name in RACES else given_rows[after.rows - sum(record.rows) :]
@@ -159,7 +159,7 @@ def test_it_is_kept_as_json_and_its_sums_add_up(given_rows: list[Shadowed], scor
 def test_the_cost_is_estimated_from_questions_that_were_played_out() -> None:
     """A first answer that agrees ends most questions, which would make the small model look sparing."""
     rng = random.Random(3)
-    after = played = Escalation(within=0.01)
+    after = played = LearnedEscalation(within=0.01)
     for _ in range(600):
         agrees, equal = rng.random() < 0.8, rng.random() < 0.7
         small, large = (0, 0, 0) if equal else (0, 1), (0,) if agrees else (2, 2)
@@ -197,7 +197,7 @@ def test_what_contradicts(row: Shadowed, agrees: bool, contradicts: bool, by_rac
 
 
 def test_the_large_model_is_asked_again_only_where_that_tests_something() -> None:
-    begun = Escalation()
+    begun = LearnedEscalation()
     assert not begun.asks_again(AGREES) and not begun.asks_again(MUTE)
     assert begun.asks_again(Shadowed((0, 0, 0), (1,)))
     assert begun.asks_again(Shadowed((0, 0, 1), (1,))), "two equal votes accept it"
@@ -208,7 +208,7 @@ def test_the_large_model_is_asked_again_only_where_that_tests_something() -> Non
 
 
 def test_courses() -> None:
-    begun = Escalation(within=0.2)
+    begun = LearnedEscalation(within=0.2)
     assert (begun.course(0.99, 0.05).rule, begun.course(0.99, 0.05).shadowed) == (None, True)
     admitted = known([AGREES] * 18, within=0.2)
     assert admitted.course(0.99, 0.05).rule == Race(1)
@@ -281,7 +281,7 @@ def test_it_says_what_it_promises() -> None:
     assert "on 1 of 41 questions" in after.status and after.status.endswith("(95% confidence)")
     bound = float(after.status.partition("at most ")[2].partition("%")[0]) / 100
     assert bound == pytest.approx(min(0.2, rate_bound(41, 1)), abs=0.0006)
-    begun = Escalation()
+    begun = LearnedEscalation()
     assert "0 questions" in begun.status
     assert "1 question " in known([AGREES]).status
     assert not begun.status_changed(begun) and after.status_changed(begun)

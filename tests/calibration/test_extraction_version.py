@@ -54,16 +54,16 @@ def test_a_calibration_of_this_version_is_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize("older", OLDER)
 def test_an_online_state_of_another_version_is_refused(tmp_path: Path, older: str) -> None:
     path = tmp_path / "state.sqlite"
-    first = learning.online(online_state=path)
+    first = learning.online(state=path)
     first.invoke("q0")
     assert learning.calibrator(first).wait(10)
-    assert learning.calibrator(learning.online(online_state=path)).observations.seen == 1
+    assert learning.calibrator(learning.online(state=path)).observations.seen == 1
     with closing(sqlite3.connect(path)) as database, database:
         changed = database.execute(
             "UPDATE about SET value = replace(value, ?, ?) WHERE name = 'fingerprint'", (f'"{NOW}"', f'"{older}"')
         )
         assert changed.rowcount == 1
-    with pytest.raises(FingerprintMismatch, match=re.escape(f"online_state={str(path)!r}") + ".*" + refusal(older)):
-        learning.online(online_state=path)
-    lenient = learning.online(online_state=path, allow_fingerprint_mismatch=True)
+    with pytest.raises(FingerprintMismatch, match=re.escape(f"state={str(path)!r}") + ".*" + refusal(older)):
+        learning.online(state=path)
+    lenient = learning.online(state=path, allow_fingerprint_mismatch=True)
     assert learning.calibrator(lenient).observations.seen == 1

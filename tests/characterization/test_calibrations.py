@@ -185,8 +185,8 @@ def test_what_cannot_be_calibrated(name: str) -> None:
 def test_online(audit: float, script: Any, mode: str, golden: Golden, tmp_path: Path) -> None:
     """60 questions one by one: what is launched, audited and said for each, and what is learned at the end."""
     path, run = tmp_path / "online.sqlite", Runner(mode)
-    options: dict[str, Any] = {"calibration": "online", "audit": audit, "max_samples": 6, "online_state": path}
-    options["measure"] = TOP_K
+    options: dict[str, Any] = {"calibration": lr.Online(state=path, audit=audit), "max_samples": 6}
+    options["confidence"] = TOP_K
     reasc = ReASCRunnable(model=Scripted(script=script), **options, **ONE)
     lines = []
     for at in range(60):
@@ -210,6 +210,6 @@ def test_online(audit: float, script: Any, mode: str, golden: Golden, tmp_path: 
 
 @pytest.mark.full
 def test_mixture_learns_by_itself(run: Runner, golden: Golden, tmp_path: Path) -> None:
-    reasc = ReASCRunnable(model=Scripted(script=drawn), calibration="mixture", measure=TOP_K, max_samples=4, **ONE)
+    reasc = ReASCRunnable(model=Scripted(script=drawn), calibration="mixture", confidence=TOP_K, max_samples=4, **ONE)
     accounts = [one.response_metadata["reasc"] for one in run(reasc, "batch", QUESTIONS)]
     golden([[one["answer"], one["reason"], one["launched"], one["method"]] for one in accounts])

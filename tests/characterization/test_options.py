@@ -27,26 +27,23 @@ WRONG: dict[str, Any] = {
     "sample_timeout": 0,
     "timeout": -1,
     "allow_fingerprint_mismatch": "perhaps",
-    "measure": "top_k",
-    "online_state": "state.json",
-    "audit": 1.5,
+    "confidence": "top_k",
     "answer": "vibes",
     "tool_votes": 3,
     "fixed_prompt": object(),
     "on_undecided": "guess",
     "abstain_below": 0.9,
     "token_budget": 0,
-    "ask_confidence": "perhaps",
+    "escalate_to": 3,
     "max_sample": 3,
 }
 
 
 TOGETHER: dict[str, dict[str, Any]] = {
     "rule and online": {"rule": lr.ASC(), "calibration": "online"},
-    "measure alone": {"measure": lr.Measure()},
+    "confidence alone": {"confidence": lr.Measure()},
     "a rule without scores": {"rule": lr.ReASC(calibration().as_in_paper().rule().statistics)},  # type: ignore[attr-defined]
     "abstain below nothing": {"abstain_below": 0.5, "calibration": calibration()},
-    "mixture of what is not given": {"calibration": "mixture", "measure": lr.Measure("verbalized", "mean")},
     "no such file": {"calibration": "nowhere.json"},
 }
 

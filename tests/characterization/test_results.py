@@ -81,12 +81,12 @@ RUNNABLES: dict[str, Callable[[], Any]] = {
     "a rule with scores": lambda: ReASCRunnable(
         model=saying(Reply("1", -1.0), Reply("2", -2.0)),
         rule=calibration().as_in_paper().rule(),
-        measure=TOP_K,
+        confidence=TOP_K,
         **ONE,
     ),
     "stated confidence": lambda: ReASCRunnable(
         model=saying(Reply("so 1\nConfidence: 80%"), Reply("so 2\nConfidence: 30%"), Reply("so 1")),
-        ask_confidence=True,
+        confidence="stated",
         rule=lr.Cap(3),
         **ONE,
     ),
@@ -220,7 +220,7 @@ def test_batches(options: dict[str, Any], learning: str | None, run: Runner, gol
 
     bars: list[tuple[int, int]] = []
     reasc = ReASCRunnable(
-        model=Scripted(script=script), calibration=learning, measure=learning and TOP_K, max_samples=5, **ONE
+        model=Scripted(script=script), calibration=learning, confidence=learning and TOP_K, max_samples=5, **ONE
     )
     questions = [f"q{at}" for at in range(6)]
     options = {**options, "progress": lambda *pair: bars.append(pair)}

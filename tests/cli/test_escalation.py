@@ -10,7 +10,7 @@ from servers.fake_server import Served, serving
 
 from cli.interrupted import interrupted
 from cli.test_commands import reasc
-from langchain_reasc.calibration import Escalation, ObservationStore, Shadowed, load_calibration
+from langchain_reasc.calibration import LearnedEscalation, ObservationStore, Shadowed, load_calibration
 from langchain_reasc.exceptions import CalibrationFileError
 from langchain_reasc.models.fingerprint import Fingerprint
 
@@ -153,7 +153,7 @@ def test_ctrl_c_keeps_what_was_paid_for(large: Served, tmp_path: Path) -> None:
 
 
 def test_a_store_of_both_models_in_words(tmp_path: Path) -> None:
-    path, known = tmp_path / "o.sqlite", Escalation(within=0.05)
+    path, known = tmp_path / "o.sqlite", LearnedEscalation(within=0.05)
     for number in range(120):
         differs = number % 60 == 7
         small = (1, 1, 1) if differs else (0, 0, 0)

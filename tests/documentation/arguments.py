@@ -22,7 +22,7 @@ def runnables(model: BaseChatModel, calibration: Calibration, path: Path, name: 
     ReASCRunnable(model=model, calibration=calibration, allow_fingerprint_mismatch=True)
     ReASCRunnable(model=model, calibration=path, max_samples=8, concurrency=8, min_share=0.4)
     ReASCRunnable(model=model, calibration=name, on_missing_confidence="count")
-    ReASCRunnable(model=model.bind(stop=["\n"]), calibration="mixture", measure=Measure("top_k"))
+    ReASCRunnable(model=model.bind(stop=["\n"]), calibration="mixture", confidence=Measure("top_k"))
     reasc = ReASCRunnable(model=model, answer=answer, timeout=60, sample_timeout=None)
     ReASCRunnable(model, max_samples=8, rule="asc")
     ReASCRunnable(model, rule=ASC())

@@ -2,9 +2,10 @@
 
 import random
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from langchain_reasc import ReASCRunnable
+from langchain_reasc import Online, ReASCRunnable
 from langchain_reasc.calibration import ConsensusCalibrator
 
 from .fakes import Reply, Scripted
@@ -20,8 +21,9 @@ def drawn(question: str, index: int) -> Reply:
     return Reply(f"it is {1 if sure else rng.choice([1, 1, 2, 3])}", -round(rng.gauss(3.0 if sure else 1.0, 0.2), 3))
 
 
-def online(script: Any = drawn, **fields: Any) -> ReASCRunnable:
-    fields = {"model": Scripted(script=script), "calibration": "online", "audit": 0, "max_samples": 4, **fields}
+def online(script: Any = drawn, *, state: Path | None = None, audit: float = 0, **fields: Any) -> ReASCRunnable:
+    learning = Online(state=state, audit=audit)
+    fields = {"model": Scripted(script=script), "calibration": learning, "max_samples": 4, **fields}
     return ReASCRunnable(**fields)
 
 

@@ -54,7 +54,7 @@ def test_the_mixture_is_fitted_to_them(runner: Any) -> None:
         number = int(question[1:])
         return hesitating(f"so it is {number % 2}", -0.2 - 0.01 * number if number % 2 else -2.0 - 0.01 * number)
 
-    reasc = ReASCRunnable(model=Scripted(script=script), calibration="mixture", measure=ANSWER, max_samples=3)
+    reasc = ReASCRunnable(model=Scripted(script=script), calibration="mixture", confidence=ANSWER, max_samples=3)
     accounts = runner.accounts(reasc, [f"q{number}" for number in range(24)])
     assert {account["reason"] for account in accounts[1::2]} >= {"gate"}, accounts
     assert not any("window" in str(account) for account in accounts), "it has none"
@@ -96,7 +96,7 @@ def test_the_shipped_models_recording_replays_what_a_live_run_scores(tmp_path: P
             recorded = PoolScores(pool).scores(measure)
             assert all(score is not None for row in recorded for score in row)
             for held, row in zip(pool.questions, recorded, strict=True):
-                reasc = ReASCRunnable(model=model, calibration="mixture", measure=measure, max_samples=4)
+                reasc = ReASCRunnable(model=model, calibration="mixture", confidence=measure, max_samples=4)
                 by_text = dict(zip(pool.texts(held.id), row, strict=True))
                 for response in runner.solve(reasc, str(held.input)).responses:
                     message = response.message

@@ -122,7 +122,7 @@ def test_a_first_sample_of_a_batch_that_failed_is_paid_for_and_drawn_again(runne
             return Reply("half of this", error=ConnectionError("down"))
         return Reply("it is 1")
 
-    reasc = ReASCRunnable(model=Scripted(script=script), calibration="mixture", measure=TOP_K, max_samples=2)
+    reasc = ReASCRunnable(model=Scripted(script=script), calibration="mixture", confidence=TOP_K, max_samples=2)
     [message] = runner.batch(reasc, ["q"])
     account = message.response_metadata["reasc"]
     assert (account["failed"], account["tokens"]["unused_output"], account["tokens"]["estimated"]) == (0, 3, True)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from langchain_reasc import ReASC, ReASCRunnable, calibrate, calibrate_offline
+from langchain_reasc import Online, ReASC, ReASCRunnable, calibrate, calibrate_offline
 from langchain_reasc.answers import EXTRACTION_VERSION, free_text
 from langchain_reasc.calibration import ObservationStore
 from langchain_reasc.data import read_unlabelled
@@ -290,7 +290,7 @@ def test_each_question_is_asked_until_the_votes_are_clear(runner: Any, fits: Any
 @pytest.mark.sync_only
 def test_what_was_learned_of_the_model_online_does_not_decide_how_it_is_calibrated(runner: Any, fits: Any) -> None:
     model = Scripted(script=lambda question, index: Reply("so it is 1", -3.0))
-    reasc = ReASCRunnable(model=model, calibration="online", max_samples=16, audit=0)
+    reasc = ReASCRunnable(model=model, calibration=Online(audit=0), max_samples=16)
     for at in range(20):
         runner.invoke(reasc, f"q{at}")
     assert reasc.calibrator is not None and reasc.calibrator.wait(10)  # type: ignore[union-attr]
@@ -361,7 +361,7 @@ def test_a_call_that_was_interrupted_goes_on_from_its_checkpoint(runner: Any, tm
 def test_a_checkpoint_goes_on_as_what_is_learned_online(runner: Any, tmp_path: Path) -> None:
     path = tmp_path / "rows.sqlite"
     made = runner.calibrate(Scripted(script=script), TEXTS, measure=TOP_K, checkpoint=path)
-    reasc = ReASCRunnable(model=Scripted(script=script), calibration="online", measure=TOP_K, online_state=path)
+    reasc = ReASCRunnable(model=Scripted(script=script), calibration=Online(state=path), confidence=TOP_K)
     assert reasc.learned is not None
     assert (reasc.learned.n, reasc.learned.rule_) == (40, made.rule_)
 

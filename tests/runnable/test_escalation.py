@@ -16,7 +16,7 @@ from langchain_core.runnables import ConfigurableField
 from pydantic import BaseModel, ValidationError
 from sampling.tracers import Runs
 
-from langchain_reasc import ASC, ChatReASC, ReASCRunnable
+from langchain_reasc import ASC, ChatReASC, Escalation, ReASCMiddleware, ReASCRunnable
 from langchain_reasc.answers import free_text
 from langchain_reasc.calibration import SupportCurve
 from langchain_reasc.complaints import forget_warnings
@@ -44,7 +44,7 @@ def pair(small: Any, large: Any = None, **options: Any) -> ReASCRunnable:
 
 def asked(reasc: Any) -> tuple[int, int]:
     """How often each model was asked."""
-    return len(reasc.model.log.calls), len(reasc.escalate_to.log.calls)
+    return len(reasc.model.log.calls), len(reasc.larger.log.calls)
 
 
 def billed(*models: Scripted) -> int:
@@ -115,7 +115,7 @@ def test_the_account_says_what_each_model_answered(runner: Any) -> None:
     ids=["small", "escalated", "small unreported", "large unreported", "large fails", "small fails", "one fails"],
 )
 def test_the_bill_is_of_every_response_of_both(runner: Any, small: list[Any], large: list[Any], price: Any) -> None:
-    reasc = pair(saying(*small), saying(*large), price_ratio=price, concurrency=1)
+    reasc = pair(saying(*small), Escalation(saying(*large), prices=price), concurrency=1)
     result = runner.solve(reasc, "q")
     account, bill = result.message.response_metadata["reasc"], result.message.usage_metadata
     assert bill == result.usage.bill and bill["total_tokens"] == bill["input_tokens"] + bill["output_tokens"]
@@ -136,7 +136,7 @@ def test_the_bill_is_of_every_response_of_both(runner: Any, small: list[Any], la
     unreported = any(isinstance(one, Reply) and one.usage is False for one in [*small, *large])
     assert result.usage.estimated == unreported
     if not unreported and not result.failures:
-        assert bill["total_tokens"] == billed(reasc.model, reasc.escalate_to)
+        assert bill["total_tokens"] == billed(reasc.model, reasc.larger)
 
 
 @pytest.mark.parametrize(
@@ -388,15 +388,6 @@ def test_a_name_is_made_a_model_once(monkeypatch: pytest.MonkeyPatch, runner: An
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"within": 0.0}, "within"),
-        ({"within": 1.0}, "within"),
-        ({"price_ratio": -1.0}, "got -1.0"),
-        ({"price_ratio": 0.0}, "got 0.0"),
-        ({"price_ratio": float("inf")}, "got inf"),
-        ({"price_ratio": float("nan")}, "got nan"),
-        ({"price_ratio": ((1, 2), (0, 0))}, r"got .*\(0\.0, 0\.0\)"),
-        ({"price_ratio": ((1, -2), (3, 4))}, r"got .*-2"),
-        ({"price_ratio": "cheap"}, "price_ratio"),
         ({"calibration": "mixture"}, "calibration='mixture'"),
         ({"escalate_to": 3}, "escalate_to"),
         ({"max_samples": 2}, "max_samples=2 .*3"),
@@ -407,9 +398,46 @@ def test_a_name_is_made_a_model_once(monkeypatch: pytest.MonkeyPatch, runner: An
     ],
     ids=lambda one: one if isinstance(one, str) else ", ".join(one),
 )
-def test_wrong_values_are_named(options: dict[str, Any], message: str) -> None:
+def test_wrong_options_are_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         ReASCRunnable(**{"model": saying("1"), "escalate_to": saying("9"), **options})
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"model": 3}, "escalate_to .*3"),
+        ({"within": 0.0}, "within"),
+        ({"within": 1.0}, "within"),
+        ({"within": 2.0}, "within"),
+        ({"prices": -1.0}, "got -1.0"),
+        ({"prices": 0.0}, "got 0.0"),
+        ({"prices": float("inf")}, "got inf"),
+        ({"prices": float("nan")}, "got nan"),
+        ({"prices": ((1, 2), (0, 0))}, r"got .*\(0, 0\)"),
+        ({"prices": ((1, -2), (3, 4))}, r"got .*-2"),
+        ({"prices": (1, 2, 3)}, r"prices .*3"),
+        ({"prices": "cheap"}, "prices .*cheap"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else ", ".join(one),
+)
+def test_wrong_values_are_named(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        Escalation(**{"model": saying("9"), **values})
+
+
+@pytest.mark.parametrize("name", ["within", "price_ratio", "online_state", "audit", "measure", "ask_confidence"])
+@pytest.mark.parametrize("face", [ReASCRunnable, ChatReASC, ReASCMiddleware])
+def test_of_former_options_it_is_told_what_to_write(name: str, face: Any) -> None:
+    instead = {"audit": "Online", "online_state": "Online", "ask_confidence": "stated", "measure": "Measure"}
+    model: Any = {} if face is ReASCMiddleware else {"model": saying("1")}
+    with pytest.raises(ConfigurationError, match=f"{name}.*{instead.get(name, 'Escalation')}"):
+        face(**model, **{name: 0.1})
+    if model:
+        with pytest.raises(ConfigurationError, match=name):
+            setattr(face(**model), name, 0.1)
+        with pytest.raises(ConfigurationError, match=name):
+            face(**model).model_copy(update={name: 0.1})
 
 
 def test_one_model_is_not_both(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -431,9 +459,9 @@ def test_a_total_budget_is_refused(runner: Any) -> None:
 @pytest.mark.parametrize("calibration", [None, "online"])
 def test_it_is_copied_and_pickled_with_its_options(runner: Any, calibration: Any) -> None:
     prices = ((0.15, 0.6), (2.5, 10.0))
-    reasc = pair(Shy(), Shy(says="9"), within=0.1, price_ratio=prices, calibration=calibration)
+    reasc = pair(Shy(), Escalation(Shy(says="9"), within=0.1, prices=prices), calibration=calibration)
     for other in (copy.copy(reasc), copy.deepcopy(reasc), reasc.model_copy(), pickle.loads(pickle.dumps(reasc))):
-        assert (other.within, other.price_ratio) == (0.1, prices)
+        assert (other.escalate_to.within, other.escalate_to.prices) == (0.1, prices)
         account = runner.account(other, "q")
         assert account["answered_by"] == ("large" if calibration else "small")
     alone = reasc.model_copy(update={"escalate_to": None})
@@ -465,13 +493,13 @@ def test_options_are_assigned(runner: Any) -> None:
     reasc.escalate_to = saying("8")
     assert runner.account(reasc, "q")["answer"] == "8"
     before = runner.account(reasc, "q")["models"]["large"]["cost"]
-    reasc.price_ratio = 20.0
+    reasc.escalate_to = Escalation(saying("8"), prices=20.0)
     assert runner.account(reasc, "q")["models"]["large"]["cost"] == 2 * before
     with pytest.raises(ConfigurationError):
-        reasc.within = 2.0
+        reasc.escalate_to = 2.0
     reasc.calibration = "online"
     learner = reasc.calibrator
-    reasc.within = 0.1
+    reasc.escalate_to = Escalation(saying("8"), within=0.1)
     assert reasc.calibrator is not learner
     reasc.escalate_to = None
     assert "answered_by" not in runner.account(reasc, "q")
@@ -479,8 +507,7 @@ def test_options_are_assigned(runner: Any) -> None:
 
 @pytest.mark.parametrize("kind", [ReASCRunnable, ChatReASC])
 def test_help_lists_the_options_and_nothing_shows_a_secret(kind: Any) -> None:
-    for name in ("escalate_to (default None)", "within (default 0.05)", "price_ratio (default 10.0)"):
-        assert name in kind.__doc__
+    assert "escalate_to (default None)" in kind.__doc__
     reasc = kind(model=Shy(), escalate_to=Shy(says="9"))
     shown = [repr(reasc), str(reasc)]
     if kind is ChatReASC:
@@ -622,13 +649,13 @@ def test_a_calibration_of_the_small_model_alone_says_what_is_escalated(
 
 def test_a_rule_by_the_confidence_of_the_first_response(runner: Any) -> None:
     for score, by in ((2.0, "small"), (0.5, "large")):
-        reasc = pair(scoring(("1", score)), rule=FirstConfident(1.0), measure=TOP_K)
+        reasc = pair(scoring(("1", score)), rule=FirstConfident(1.0), confidence=TOP_K)
         assert runner.account(reasc, "q")["answered_by"] == by
         assert asked(reasc) == (1, by == "large")
 
 
 def test_confidence_is_asked_of_the_small_model_alone(runner: Any) -> None:
-    reasc: Any = pair(saying("1", "2"), ask_confidence=True)
+    reasc: Any = pair(saying("1", "2"), confidence="stated")
     runner.invoke(reasc, "q")
     small, large = str(reasc.model.log.prompts[0]), str(reasc.escalate_to.log.prompts[0])
     assert "Confidence" in small and "Confidence" not in large

@@ -6,14 +6,15 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.messages import HumanMessage, SystemMessage
 
-from langchain_reasc import ReASCRunnable, save_calibration
-from langchain_reasc.calibration import Calibration, Escalation, EscalationLearner, ObservationStore
+from langchain_reasc import Escalation, Online, ReASCRunnable, save_calibration
+from langchain_reasc.calibration import Calibration, EscalationLearner, LearnedEscalation, ObservationStore
 from langchain_reasc.exceptions import (
     CalibrationDataError,
     CalibrationFileError,
@@ -41,9 +42,20 @@ def small(question: str, index: int) -> Reply:
     return Reply("the answer is 2" if question.startswith("wrong") else "the answer is 1")
 
 
-def pair(script: Any = small, large: Any = None, **options: Any) -> ReASCRunnable:
-    options = {"calibration": "online", "within": WITHIN, "audit": 0, "escalate_to": large or saying("1"), **options}
-    return ReASCRunnable(model=Scripted(script=script), **options)
+def pair(
+    script: Any = small,
+    large: Any = None,
+    *,
+    within: float | None = WITHIN,
+    audit: float = 0,
+    state: Path | None = None,
+    **options: Any,
+) -> ReASCRunnable:
+    learned = {
+        "calibration": Online(state=state, audit=audit),
+        "escalate_to": Escalation(large or saying("1"), within=within),
+    }
+    return ReASCRunnable(model=Scripted(script=script), **{**learned, **options})
 
 
 def learner(reasc: Any) -> EscalationLearner:
@@ -51,7 +63,7 @@ def learner(reasc: Any) -> EscalationLearner:
     return reasc.calibrator
 
 
-def known(reasc: Any) -> Escalation:
+def known(reasc: Any) -> LearnedEscalation:
     """What was learned of the only kind of request."""
     return max(learner(reasc)._known.values(), key=lambda one: (one.restarts, one.rows))
 
@@ -208,10 +220,16 @@ def test_kinds_of_request_are_learned_apart(runner: Any) -> None:
 def test_what_was_learned_is_shared_by_copies_and_by_no_other(runner: Any) -> None:
     reasc = pair()
     ask(runner, reasc, ADMITTED)
-    for change in ({"concurrency": 1}, {"price_ratio": 3.0}, {"escalate_to": reasc.escalate_to}):
+    assert isinstance(reasc.escalate_to, Escalation)
+    dearer, stricter = replace(reasc.escalate_to, prices=3.0), replace(reasc.escalate_to, within=0.1)
+    for change in ({"concurrency": 1}, {"escalate_to": dearer}, {"escalate_to": reasc.escalate_to}):
         assert reasc.model_copy(update=change).calibrator is reasc.calibrator, change
     larger = Scripted(script=lambda question, index: Reply("the answer is 1"), model_name="larger")
-    for change in ({"within": 0.1}, {"escalate_to": larger}, {"model": Scripted(script=small, model_name="other")}):
+    for change in (
+        {"escalate_to": stricter},
+        {"escalate_to": larger},
+        {"model": Scripted(script=small, model_name="other")},
+    ):
         other = reasc.model_copy(update=change)
         assert runner.account(other, "q")["answered_by"] == "large", change
     with pytest.raises(ConfigurationError, match=r"calibration='online' .*escalate_to"):
@@ -233,7 +251,7 @@ def started(path: Path, *lines: str) -> "subprocess.Popen[str]":
             "from runnable.test_escalation_learning import *",
             f"path = Path({str(path)!r})",
             "def asked(count, reasc=None, name='q'):",
-            "    reasc = reasc or pair(online_state=path)",
+            "    reasc = reasc or pair(state=path)",
             "    for at in range(count): reasc.invoke(f'{name}{at}')",
             *lines,
         ]
@@ -252,13 +270,13 @@ def rows(path: Path) -> int:
 @pytest.mark.sync_only
 def test_processes_that_share_a_file_learn_together(runner: Any, path: Path) -> None:
     other = started(path, "asked(6)")
-    reasc = pair(online_state=path)
+    reasc = pair(state=path)
     ask(runner, reasc, 6)
     assert ended(other) == "" and rows(path) == 12
     ask(runner, reasc, 1)
     assert rows(path) == 13 == known(reasc).rows
     ask(runner, reasc, ADMITTED - 13)
-    assert runner.account(pair(online_state=path), "q")["answered_by"] == "small"
+    assert runner.account(pair(state=path), "q")["answered_by"] == "small"
     assert known(reasc) == ObservationStore.open(path).escalations()[0]
 
 
@@ -266,12 +284,12 @@ def test_processes_that_share_a_file_learn_together(runner: Any, path: Path) -> 
 def test_processes_that_are_killed_or_forked_lose_nothing(path: Path) -> None:
     fork = "if not os.fork(): asked(3, reasc); sys.exit(0)"
     killed = "asked(4, reasc); os.wait(); os.kill(os.getpid(), signal.SIGKILL)"
-    ended(started(path, "reasc = pair(online_state=path)", "asked(2, reasc)", fork, killed))
+    ended(started(path, "reasc = pair(state=path)", "asked(2, reasc)", fork, killed))
     assert rows(path) == 9
 
 
 def test_the_file_says_nothing_of_what_was_asked(path: Path) -> None:
-    reasc = pair(online_state=path)
+    reasc = pair(state=path)
     reasc.invoke("which capital", api_key="sk-secret")
     with closing(sqlite3.connect(path)) as sql:
         sql.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -283,7 +301,7 @@ def test_what_cannot_be_written_is_written_later(
     runner: Any, path: Path, monkeypatch: pytest.MonkeyPatch, logged: Any
 ) -> None:
     monkeypatch.setattr(ObservationStore, "WAIT", 0.02)
-    reasc = pair(online_state=path)
+    reasc = pair(state=path)
     ask(runner, reasc, 2)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -297,20 +315,21 @@ def test_what_cannot_be_written_is_written_later(
 
 
 def test_another_promise_or_large_model_begins_anew_and_spoils_nothing(runner: Any, path: Path) -> None:
-    ask(runner, pair(online_state=path), ADMITTED)
+    ask(runner, pair(state=path), ADMITTED)
     larger = Scripted(script=lambda question, index: Reply("the answer is 1"), model_name="larger")
-    for change in ({"within": 0.1}, {"escalate_to": larger}):
-        reasc = pair(online_state=path, **change)
+    for change in ({"within": 0.1}, {"large": larger}):
+        reasc = pair(state=path, **change)
         assert runner.account(reasc, "q")["answered_by"] == "large", change
         assert known(reasc).rows == 1
-    assert runner.account(pair(online_state=path), "q")["answered_by"] == "small"
+    assert runner.account(pair(state=path), "q")["answered_by"] == "small"
 
 
 def test_a_file_of_another_small_model_is_refused(runner: Any, path: Path) -> None:
-    ask(runner, pair(online_state=path), ADMITTED)
+    ask(runner, pair(state=path), ADMITTED)
     other = {"model": Scripted(script=small, model_name="other")}
-    options = {"calibration": "online", "within": WITHIN, "escalate_to": saying("1"), "online_state": path}
-    with pytest.raises(FingerprintMismatch, match=r"online_state=.*'scripted'.*'other'"):
+    larger = Escalation(saying("1"), within=WITHIN)
+    options: Any = {"calibration": Online(state=path), "escalate_to": larger}
+    with pytest.raises(FingerprintMismatch, match=r"state=.*'scripted'.*'other'"):
         ReASCRunnable(**other, **options)
     reasc = ReASCRunnable(**other, **options, allow_fingerprint_mismatch=True)
     assert runner.account(reasc, "q")["answered_by"] in ("small", "large")
@@ -320,23 +339,23 @@ def test_a_file_of_another_small_model_is_refused(runner: Any, path: Path) -> No
 def test_a_file_of_something_else_is_refused_and_left_alone(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(CalibrationFileError, match=r"state\.sqlite"):
-        pair(online_state=path)
+        pair(state=path)
     assert path.read_bytes() == content
     with pytest.raises(CalibrationFileError, match="no folder"):
-        pair(online_state=path.parent / "further" / "state.sqlite")
+        pair(state=path.parent / "further" / "state.sqlite")
 
 
 def test_an_older_file_gets_its_table(runner: Any, path: Path) -> None:
-    ask(runner, pair(online_state=path), 1)
+    ask(runner, pair(state=path), 1)
     with closing(sqlite3.connect(path)) as sql, sql:
         sql.execute("DROP TABLE escalations")
-    reasc = pair(online_state=path)
+    reasc = pair(state=path)
     ask(runner, reasc, 2)
     assert rows(path) == 2 == known(reasc).rows
     with closing(sqlite3.connect(path)) as sql, sql:
         sql.execute('UPDATE escalations SET known = \'{"rows": "capital"}\'')
     with pytest.raises(CalibrationFileError, match="cannot be read") as raised:
-        runner.invoke(pair(online_state=path), "q")
+        runner.invoke(pair(state=path), "q")
     assert "capital" not in str(raised.value)
 
 
@@ -346,7 +365,7 @@ def questions(count: int, *names: str, label: str | None = None) -> list[Any]:
 
 
 def calibrated(runner: Any, given: Any, script: Any = small, large: Any = None, **options: Any) -> Calibration:
-    options = {"within": WITHIN, "escalate_to": large or saying("1"), **options}
+    options = {"escalate_to": Escalation(large or saying("1"), within=WITHIN), **options}
     made: Calibration = runner.calibrate(Scripted(script=script), given, **options)
     return made
 
@@ -374,11 +393,12 @@ def test_calibrating_on_both(runner: Any, label: str | None, tmp_path: Path) -> 
 
 def test_no_more_is_promised_than_was_tested(runner: Any) -> None:
     made = calibrated(runner, questions(30))
-    both: Any = {"model": Scripted(script=small), "escalate_to": saying("1"), "calibration": made}
+    both: Any = {"model": Scripted(script=small), "calibration": made}
     with pytest.raises(ConfigurationError, match=r"within=0.1 .*\(0.2\)"):
-        ReASCRunnable(**both, within=0.1)
-    for within in ({}, {"within": WITHIN}, {"within": 0.3}):
-        assert "guarantee" in runner.account(ReASCRunnable(**both, **within), "q")
+        ReASCRunnable(**both, escalate_to=Escalation(saying("1"), within=0.1))
+    for within in (None, WITHIN, 0.3):
+        larger = Escalation(saying("1"), within=within)
+        assert "guarantee" in runner.account(ReASCRunnable(**both, escalate_to=larger), "q")
 
 
 def test_a_rule_given_beside_a_calibration_decides(runner: Any) -> None:
@@ -405,7 +425,7 @@ def test_what_labels_tell_is_not_what_agreement_promises(
     runner: Any, label: str | None, rows: int, tmp_path: Path
 ) -> None:
     calibrated(runner, questions(5, label=label), checkpoint=tmp_path / "rows.sqlite")
-    reasc = pair(online_state=tmp_path / "rows.sqlite")
+    reasc = pair(state=tmp_path / "rows.sqlite")
     ask(runner, reasc, 1)
     assert known(reasc).rows == rows + 1 and not known(reasc).labelled
 
@@ -434,8 +454,6 @@ def test_questions_that_fail_are_left_out(runner: Any, caplog: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"within": 2.0}, "within"),
-        ({"price_ratio": -1.0}, "got -1.0"),
         ({"concurrency": 0}, "concurrency .*got 0"),
         ({"max_samples": 2}, "max_samples=2"),
     ],
@@ -494,7 +512,7 @@ def confident(question: str, index: int) -> Reply:
 
 
 def test_the_confidence_of_the_first_response_may_decide(runner: Any, tmp_path: Path) -> None:
-    reasc = pair(confident, measure=TOP_K, within=0.3)
+    reasc = pair(confident, confidence=TOP_K, within=0.3)
     accounts = ask(runner, reasc, 70)
     assert known(reasc).rule is not None and "most confident" in known(reasc).rule
     assert [one["reason"] for one in accounts[-2:]] == ["gate", "escalated"]
@@ -509,11 +527,11 @@ def test_the_confidence_of_the_first_response_may_decide(runner: Any, tmp_path: 
 
 
 def test_one_file_keeps_what_is_learned_of_one_model_and_of_two(runner: Any, path: Path) -> None:
-    ask(runner, pair(online_state=path), 2)
-    alone = ReASCRunnable(model=Scripted(script=small), calibration="online", online_state=path)
+    ask(runner, pair(state=path), 2)
+    alone = ReASCRunnable(model=Scripted(script=small), calibration=Online(state=path))
     ask(runner, alone, 2)
     assert alone.calibrator is not None
     alone.calibrator.wait(10)
     alone.calibrator.close()
-    ask(runner, pair(online_state=path), 1)
+    ask(runner, pair(state=path), 1)
     assert rows(path) == 3 and ObservationStore.open(path).observations().seen == 2

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from langchain_reasc import ReASCRunnable
+from langchain_reasc import Escalation, ReASCRunnable
 
 backend = pytest.importorskip("langchain_reasc_llama_cpp")
 pytest.importorskip("llama_cpp")
@@ -49,7 +49,7 @@ def test_what_smollm_is_not_sure_of_goes_to_the_model_that_can_do_it(runner: Any
 
 def test_the_shipped_model_is_asked_in_the_shadow_of_smollm(runner: Any, both: Any) -> None:
     small, large = both
-    reasc = ReASCRunnable(model=large, escalate_to=small, answer="number", calibration="online", within=0.3)
+    reasc = ReASCRunnable(model=large, escalate_to=Escalation(small, within=0.3), answer="number", calibration="online")
     accounts = [runner.account(reasc, one["question"]) for one in problems(3)]
     assert all(one["answered_by"] == "large" and one["shadowed"] for one in accounts)
     assert reasc.learned is not None and reasc.learned.escalation is not None

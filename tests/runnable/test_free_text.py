@@ -162,7 +162,7 @@ def test_no_formula_is_read_in_an_event_loop(runner: Any) -> None:
         readers.append(threading.get_ident())
         return math.find(text, **options)
 
-    options: Any = {"calibration": "mixture", "measure": TOP_K, "max_samples": 4}
+    options: Any = {"calibration": "mixture", "confidence": TOP_K, "max_samples": 4}
     reasc = ReASCRunnable(model=saying(*boxes(HALF_ROOT)), answer=replace(math, find=find), **options)
     runner.batch(reasc, ["q", "r"])
     assert len(readers) == 8

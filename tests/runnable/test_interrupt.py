@@ -184,14 +184,14 @@ def test_the_time_of_a_question_runs_once_in_a_mixture_batch(
             ahead[0] = 999.5
         return Reply("it is 1", -1.0 - len(question), opens=never if index else None)
 
-    options: dict[str, Any] = {"calibration": "mixture", "measure": TOP_K, "timeout": 1000.0, "max_samples": 4}
+    options: dict[str, Any] = {"calibration": "mixture", "confidence": TOP_K, "timeout": 1000.0, "max_samples": 4}
     [account] = runner.accounts(ReASCRunnable(model=Scripted(script=script), **options), ["a"])
     assert account["reason"] == "timeout"
 
 
 def test_cancelling_the_first_samples_of_a_batch_leaves_no_run_open(never: threading.Event, runs: Any) -> None:
     model = Scripted(script=lambda question, index: Reply("it is 1", -1.0, opens=never, wait_at=1))
-    reasc = ReASCRunnable(model=model, concurrency=16, calibration="mixture", measure=TOP_K)
+    reasc = ReASCRunnable(model=model, concurrency=16, calibration="mixture", confidence=TOP_K)
     inputs = [f"q{at}" for at in range(16)]
     cancelled(lambda: reasc.abatch(inputs, {"callbacks": [runs]}), lambda: sum(model.log.tokens.values()) >= 16)
     assert len(runs.of("model")) >= 16

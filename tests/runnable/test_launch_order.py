@@ -62,7 +62,7 @@ class Whole(ASC):
         ("1", {"rule": ASC(0.85)}, 2),
         ("1", {"rule": Cap(6)}, 6),
         ("1211111", {}, 6),
-        ("1", {"rule": ReASC(Standardizer(1.0, 1.0), gate=9.0), "measure": TOP_K}, 2),
+        ("1", {"rule": ReASC(Standardizer(1.0, 1.0), gate=9.0), "confidence": TOP_K}, 2),
         ("1", {"rule": Whole(0.85)}, 4),
     ],
     ids=str,

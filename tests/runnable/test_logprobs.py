@@ -94,7 +94,7 @@ def test_a_batch_calibrates_online_at_the_k_that_most_responses_have(runner: Any
         sure = 0.4 + int(question[1:]) % 2 * 0.5 + int(question[1:]) / 1000
         return entry(token, chosen=-sure, others=OTHERS[: 2 if question == "q3" else 3])
 
-    reasc = ReASCRunnable(model=telling(told), calibration="mixture", measure=TOP_K, max_samples=2)
+    reasc = ReASCRunnable(model=telling(told), calibration="mixture", confidence=TOP_K, max_samples=2)
     messages = runner.batch(reasc, [f"q{at}" for at in range(20)], return_exceptions=True)
     odd = [at for at, message in enumerate(messages) if isinstance(message, Exception)]
     assert odd == [3]
@@ -106,7 +106,8 @@ def test_single_calls_learn_at_the_k_of_the_first(runner: Any) -> None:
         others = OTHERS[: 2 if question == "odd" else 3]
         return entry(token, chosen=-0.4 - len(question) / 100, others=others)
 
-    reasc = ReASCRunnable(model=telling(told), calibration="mixture", measure=Measure("top_k", "mean"), max_samples=1)
+    measure = Measure("top_k", "mean")
+    reasc = ReASCRunnable(model=telling(told), calibration="mixture", confidence=measure, max_samples=1)
     for question in ["q0", "odd", *(f"q{at}" for at in range(1, 64))]:
         runner.invoke(reasc, question)
     assert reasc.learned is not None

@@ -23,7 +23,7 @@ def drawn(question: str, index: int) -> Reply:
 
 
 def online(**fields: Any) -> ReASCRunnable:
-    fields = {"model": Scripted(script=drawn), "measure": TOP_K, "max_samples": BUDGET, **fields}
+    fields = {"model": Scripted(script=drawn), "confidence": TOP_K, "max_samples": BUDGET, **fields}
     return ReASCRunnable(calibration="mixture", **fields)
 
 
@@ -93,7 +93,7 @@ def test_an_input_that_fails_or_has_no_logprobs_costs_only_itself(runner: Any) -
 @pytest.mark.sync_only
 def test_windows_longer_than_the_responses_are_pointed_out(runner: Any) -> None:
     measure = type(TOP_K)("top_k", "bottom_group", 128)
-    for account in runner.accounts(online(measure=measure), QUESTIONS[:20]):
+    for account in runner.accounts(online(confidence=measure), QUESTIONS[:20]):
         assert "(128 tokens)" in account["notices"][0]
 
 

@@ -11,7 +11,7 @@ import pytest
 from langchain_core.prompts import ChatPromptTemplate
 from sampling.test_parallel import parallel
 
-from langchain_reasc import ChatReASC, Integration, Measure, register_integration
+from langchain_reasc import ChatReASC, Integration, Measure, Online, register_integration
 from langchain_reasc.calibration import AnsweredQuestion, ConsensusCalibrator, learner
 from langchain_reasc.calibration import online as learning_online
 from langchain_reasc.exceptions import CalibrationDataError, ConfigurationError
@@ -64,12 +64,12 @@ def test_kinds_of_request_are_decided_by_their_own(runner: Any, fits: Any) -> No
 @pytest.mark.sync_only
 def test_what_is_learned_from_are_answers_as_numbers_and_scores(runner: Any, fits: Any) -> None:
     replies = [Reply("it is 7", -2.0), Reply(BLANK, -9.0), Reply("it is 5", logprob=None), Reply("it is 7", -1.0)]
-    answered(runner, online(lambda question, index: replies[index % 4], measure=TOP_K))
+    answered(runner, online(lambda question, index: replies[index % 4], confidence=TOP_K))
     for observed in fits[0].questions:
         assert observed.answers == (0, None, 1, 0)
         np.testing.assert_allclose(observed.scores, [[2.0, 9.0, np.nan, 1.0]], rtol=1e-6)
         assert observed.right == ()
-    answered(runner, online(measure=Measure("token_logprob", "mean"), max_samples=1))
+    answered(runner, online(confidence=Measure("token_logprob", "mean"), max_samples=1))
     answered(runner, online(max_samples=1))
     assert [fit.questions[0].scores.shape[0] > 1 for fit in fits] == [False, False, True], "a measure is the only one"
 
@@ -85,7 +85,8 @@ def test_all_that_is_made_of_one_learns_together(runner: Any, fits: Any) -> None
     assert calibrator(reasc).wait(10)
     assert reasc.learned is not None is not copies[2].learned
     assert reasc.model_copy(update={"model": Scripted(script=drawn)}).learned is None
-    assert pickle.loads(pickle.dumps(online(None, model=Scripted(script=None, log=None)))).calibration == "online"
+    pickled = pickle.dumps(online(None, model=Scripted(script=None, log=None)))
+    assert pickle.loads(pickled).calibration == Online(audit=0)
 
 
 class Mute(Scripted):
@@ -112,7 +113,7 @@ def of_three(token: str, logprob: float, k: int = 3) -> dict[str, Any]:
 def test_logprobs_that_change_later_cost_no_answer(runner: Any, fits: Any, monkeypatch: Any, later: Any) -> None:
     reasc = online(
         lambda question, index: (drawn if later or question != "q100" else without_logprobs)(question, index),
-        measure=TOP_K,
+        confidence=TOP_K,
     )
     answered(runner, reasc)
     assert fits[0].options["provenance"] == {"top_k": {"top_k": 1, "vocabulary_size": None}}
@@ -165,9 +166,13 @@ def test_no_thread_to_learn_in_costs_no_answer(runner: Any, monkeypatch: Any, ca
     assert "can't start new thread" in caplog.text
 
 
-def test_options_that_do_not_go_together() -> None:
-    with pytest.raises(ConfigurationError, match=r"online_state='state.json'"):
-        online(calibration=None, online_state="state.json")
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [({"audit": 1.5}, "audit=1.5"), ({"audit": "often"}, "audit='often'"), ({"state": 3}, "state=3")],
+)
+def test_wrong_values_are_named(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        online(**values)
 
 
 @pytest.mark.full
@@ -229,7 +234,7 @@ def test_a_measure_stays_trusted_where_answers_are_audited(runner: Any) -> None:
         right = rng.random() < 0.6
         return Reply(f"it is {1 if right else rng.choice([2, 3, 4])}", -rng.gauss(9.0 if right else 7.0, 0.7))
 
-    reasc = online(script, measure=TOP_K, audit=0.5, max_samples=16)
+    reasc = online(script, confidence=TOP_K, audit=0.5, max_samples=16)
     answered(runner, reasc, [f"q{at}" for at in range(70)])
     assert reasc.learned is not None and (reasc.learned.n, reasc.learned.measure) == (63, TOP_K)
 

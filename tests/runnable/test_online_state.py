@@ -1,4 +1,4 @@
-"""``online_state=PATH``: what is learned outlives the process, and says nothing of what was asked."""
+"""``Online(state=PATH)``: what is learned outlives the process, and says nothing of what was asked."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from disks import files_no_larger_than, mounted
 
-from langchain_reasc import ReASCRunnable
+from langchain_reasc import Online, ReASCRunnable
 from langchain_reasc.calibration import Calibration, ConsensusCalibrator, ObservationStore, learner, observation_log
 from langchain_reasc.exceptions import CalibrationFileError, FingerprintMismatch
 from langchain_reasc.method.stopping import decide
@@ -40,7 +40,7 @@ def drawn(question: str, index: int) -> Reply:
 
 def online(path: Path | None, **fields: Any) -> ReASCRunnable:
     model = Scripted(script=drawn, **fields.pop("model", {}))
-    return learning.online(model=model, online_state=path, answer=r"regex:answer is (\w+)", **fields)
+    return learning.online(model=model, state=path, answer=r"regex:answer is (\w+)", **fields)
 
 
 def ask(reasc: ReASCRunnable, count: int, name: str = "which city is the capital, ") -> ConsensusCalibrator:
@@ -237,7 +237,7 @@ def test_what_belongs_to_another_model_is_not_overwritten(path: Path, caplog: An
     one, other = online(path), online(path, model={"model_name": "other"})
     for reasc in (one, other, other):
         saved(reasc)
-    assert "online_state=" in caplog.text
+    assert "Online(state=" in caplog.text
     assert online(path).learned is None  # it is still the first one's
 
 
@@ -374,7 +374,7 @@ def test_a_name_of_other_bytes_than_utf_8_is_a_name(tmp_path: Path) -> None:
 
 def test_what_was_learned_of_another_model_is_refused(path: Path) -> None:
     ask(online(path), 1)
-    with pytest.raises(FingerprintMismatch, match=r"online_state=.*model: .*'scripted'.*'other'"):
+    with pytest.raises(FingerprintMismatch, match=r"Online\(state=.*model: .*'scripted'.*'other'"):
         online(path, model={"model_name": "other"})
     reasc = online(path, model={"model_name": "other"}, allow_fingerprint_mismatch=True)
     assert calibrator(reasc).observations.seen == 1
@@ -383,7 +383,7 @@ def test_what_was_learned_of_another_model_is_refused(path: Path) -> None:
 def test_another_path_is_another_memory(path: Path) -> None:
     reasc = online(path)
     ask(reasc, 2)
-    other = reasc.model_copy(update={"online_state": path.with_name("other.json")})
+    other = reasc.model_copy(update={"calibration": Online(state=path.with_name("other.json"))})
     assert calibrator(other).observations.seen == 0
     assert calibrator(reasc.model_copy(update={"concurrency": 1})) is calibrator(reasc)
 
@@ -398,7 +398,7 @@ def test_a_file_that_cannot_be_written_costs_no_answer(runner: Any, path: Path, 
 
 def test_scores_by_other_measures_are_left_out_and_kept_for_others(path: Path) -> None:
     ask(online(path), 3)
-    alone = ask(online(path, measure=TOP_K), 2)
+    alone = ask(online(path, confidence=TOP_K), 2)
     assert [len(one.scores) for one in alone.observations] == [1] * 5
     scored = [int(np.isfinite(one.scores).any(axis=1).sum()) for one in calibrator(online(path)).observations]
     assert min(scored[:3]) > 10 and scored[3:] == [1, 1]
@@ -422,7 +422,7 @@ def test_in_an_event_loop_the_file_is_read_by_a_thread_of_the_first_call(
         assert not readers
         first = await reasc.abatch(["a", "b"])
         other = online(path, model={"model_name": "other"})
-        with pytest.raises(FingerprintMismatch, match=r"online_state=.*model: .*'scripted'"):
+        with pytest.raises(FingerprintMismatch, match=r"Online\(state=.*model: .*'scripted'"):
             await other.ainvoke("q")
         assert not other.model.log.calls  # type: ignore[attr-defined]
         with pytest.raises(FingerprintMismatch):  # again, as long as it is so

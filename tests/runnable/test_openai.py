@@ -54,7 +54,7 @@ def test_a_seed_is_moved_on_and_bound_arguments_are_sent(runner: Any) -> None:
 
 def test_the_api_key_is_sent_and_shown_nowhere(runner: Any) -> None:
     with chat_server(lambda q, index: Reply("it is 42", error=ValueError("no") if index == 1 else None)) as served:
-        reasc = ReASCRunnable(model=chat(served), calibration="mixture", measure=TOP_K)
+        reasc = ReASCRunnable(model=chat(served), calibration="mixture", confidence=TOP_K)
         result = runner.solve(reasc, "q")
         assert served.headers[0]["authorization"] == f"Bearer {KEY}"
         assert len(result.failures) == 1

@@ -27,7 +27,7 @@ def test_copies_learn_together_and_what_asks_otherwise_learns_apart(calibration:
     one, apart = ReASCRunnable(**options), ReASCRunnable(**options)
     assert apart.calibrator is not one.calibrator
     assert one.model_copy(update={"max_samples": 4}).calibrator is one.calibrator
-    for changed in ({"model": saying("2")}, {"answer": "number"}, {"measure": TOP_K}):
+    for changed in ({"model": saying("2")}, {"answer": "number"}, {"confidence": TOP_K}):
         assert one.model_copy(update=changed).calibrator is not one.calibrator
     with pytest.raises(ConfigurationError, match="calibrator"):
         ReASCRunnable(**options, calibrator=one.calibrator)
@@ -55,7 +55,7 @@ def test_assigning_takes_effect(runner: Any, kind: Any) -> None:
 
 def learning() -> ReASCRunnable:
     model = Scripted(script=lambda question, index: Reply(f"it is {index % 2}", -1.0 - int(question) / 7))
-    return ReASCRunnable(model=model, calibration="mixture", measure=TOP_K, max_samples=2)
+    return ReASCRunnable(model=model, calibration="mixture", confidence=TOP_K, max_samples=2)
 
 
 @pytest.mark.full
@@ -74,7 +74,7 @@ def test_what_was_learned_stays_when_another_option_changes(runner: Any) -> None
     reasc.max_samples = 1
     assert reasc.calibrator is calibrator
     assert reasc.model_copy(update={"concurrency": 2}).calibrator is calibrator
-    reasc.measure = type(TOP_K)("token_logprob", "mean")
+    reasc.confidence = type(TOP_K)("token_logprob", "mean")
     assert reasc.calibrator is not calibrator
 
 

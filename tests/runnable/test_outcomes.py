@@ -39,7 +39,7 @@ def told(runner: Any, reasc: Any, at: int) -> bool:
     "kept", [pytest.param(True, id="in a store"), pytest.param(False, id="in memory", marks=pytest.mark.slow)]
 )
 def test_outcomes_tell_how_likely_an_answer_is_right(runner: Any, tmp_path: Path, kept: bool) -> None:
-    reasc = online(half_sure, max_samples=6, online_state=tmp_path / "s.sqlite" if kept else None)
+    reasc = online(half_sure, max_samples=6, state=tmp_path / "s.sqlite" if kept else None)
     before = runner.solve(reasc, "q0")
     assert all(told(runner, reasc, at) for at in range(1, 80))
     assert calibrator(reasc).wait(20) and calibrator(reasc).observations.outcomes == 79
@@ -57,7 +57,7 @@ def test_outcomes_tell_how_likely_an_answer_is_right(runner: Any, tmp_path: Path
 
 @pytest.mark.full
 def test_outcomes_come_back_and_reach_other_processes(runner: Any, tmp_path: Path) -> None:
-    one, other = (online(half_sure, max_samples=6, online_state=tmp_path / "s.sqlite") for _ in range(2))
+    one, other = (online(half_sure, max_samples=6, state=tmp_path / "s.sqlite") for _ in range(2))
     ids = []
     for at in range(MINIMUM):
         ids.append(runner.account(one, f"q{at}")["id"])
@@ -65,13 +65,13 @@ def test_outcomes_come_back_and_reach_other_processes(runner: Any, tmp_path: Pat
     assert runner.record_outcome(other, ids[3], True)
     assert runner.record_outcome(other, ids[3], False), "somebody thought better of it"
     assert calibrator(other).observations.outcomes == 1
-    again = calibrator(online(half_sure, online_state=tmp_path / "s.sqlite"))
+    again = calibrator(online(half_sure, state=tmp_path / "s.sqlite"))
     assert [question.correct for question in again.observations] == [None] * 3 + [False] + [None] * (MINIMUM - 4)
 
 
 @pytest.mark.full
 def test_an_outcome_may_come_before_the_question_was_learned_from(runner: Any, tmp_path: Path) -> None:
-    reasc = online(half_sure, online_state=tmp_path / "s.sqlite")
+    reasc = online(half_sure, state=tmp_path / "s.sqlite")
     for at in range(2 * MINIMUM):
         assert runner.record_outcome(reasc, runner.invoke(reasc, f"q{at}"), True)
         if at % 8 == 7:
@@ -81,7 +81,7 @@ def test_an_outcome_may_come_before_the_question_was_learned_from(runner: Any, t
 
 @pytest.mark.full
 def test_a_process_calibrates_on_outcomes_that_another_one_was_told(runner: Any, tmp_path: Path) -> None:
-    one, other = (online(half_sure, max_samples=6, online_state=tmp_path / "s.sqlite") for _ in range(2))
+    one, other = (online(half_sure, max_samples=6, state=tmp_path / "s.sqlite") for _ in range(2))
     for at in range(70):
         account = runner.account(one, f"q{at}")
         assert calibrator(one).wait(20)

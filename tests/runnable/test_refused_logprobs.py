@@ -130,7 +130,7 @@ def test_servers_refuse_in_many_words(runner: Any, model: Any, status: int, body
         assert runner.account(reasc, "q")["answer"] == "42"
         assert refused(served) == 1
         needed = ReASCRunnable(model=chat(served), calibration=calibration(fingerprint=ON_GPT))
-        with pytest.raises(LogprobsUnavailable, match=r"(log.?prob|requested parameters).*ask_confidence=True"):
+        with pytest.raises(LogprobsUnavailable, match=r"(log.?prob|requested parameters).*confidence='stated'"):
             runner.invoke(needed, "q")
 
 
@@ -187,7 +187,7 @@ def test_what_is_said_in_the_end_is_what_the_server_says_without_logprobs(runner
 def test_where_confidence_is_needed_nothing_is_paid_for(runner: Any, served: Served) -> None:
     reasc = ReASCRunnable(model=chat(served), calibration=calibration(fingerprint=ON_GPT, gate=1.0))
     for _ in range(2):
-        with pytest.raises(LogprobsUnavailable, match=r"ask_confidence=True.*on_missing_confidence='count'") as raised:
+        with pytest.raises(LogprobsUnavailable, match=r"confidence='stated'.*on_missing_confidence='count'") as raised:
             runner.invoke(reasc, "q")
         assert SAID in str(raised.value)
     assert len(served.requests) == refused(served) == 1

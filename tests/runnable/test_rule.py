@@ -23,7 +23,6 @@ from langchain_reasc import (
 from langchain_reasc.calibration import Calibration, RuleBlock
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.agreement import Component, Prior
-from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.evidence import Standardizer
 from langchain_reasc.method.stopping import Decision, Response, StoppingRule
 
@@ -152,18 +151,18 @@ def test_a_given_rule_that_counts_is_used_as_it_is(
 
 
 def test_a_rule_that_reads_scores_has_them_by_a_measure(runner: Any) -> None:
-    assert solved(runner, saying(SURE), rule=GATED, measure=TOP_K) == ("7", "reasc", "gate", 1, ())
-    weighed = solved(runner, saying(UNSURE, SURE), rule=GATED, measure=TOP_K)
+    assert solved(runner, saying(SURE), rule=GATED, confidence=TOP_K) == ("7", "reasc", "gate", 1, ())
+    weighed = solved(runner, saying(UNSURE, SURE), rule=GATED, confidence=TOP_K)
     assert weighed[:4] == ("7", "reasc", "evidence", 3)
-    result = runner.solve(ReASCRunnable(model=saying(SURE), rule=GATED, measure=TOP_K), "q")
+    result = runner.solve(ReASCRunnable(model=saying(SURE), rule=GATED, confidence=TOP_K), "q")
     assert result.responses[0].score == pytest.approx(3.0)
 
 
 def test_or_by_the_calibrations_measure(runner: Any) -> None:
     closed = calibration()
     assert solved(runner, saying(SURE), rule=GATED, calibration=closed)[:4] == ("7", "reasc", "gate", 1)
-    with pytest.raises(ConfigurationError, match="measure"):
-        ReASCRunnable(model=saying(SURE), rule=GATED, calibration=closed, measure=TOP_K)
+    with pytest.raises(ConfigurationError, match="confidence"):
+        ReASCRunnable(model=saying(SURE), rule=GATED, calibration=closed, confidence=TOP_K)
 
 
 @pytest.mark.parametrize("advice", [{"fallback": "worth nothing"}, {"unweighed": "worth nothing"}])
@@ -180,11 +179,10 @@ def test_a_given_rule_wins_over_a_calibration_that_would_count(runner: Any, advi
         ({"rule": GATED}, "rule reasc"),
         ({"rule": ASC() | GATED}, "rule asc"),
         ({"rule": GATED, "calibration": consensus()}, "scored"),
-        ({"rule": ASC(), "measure": TOP_K}, "measure"),
-        ({"measure": TOP_K}, "measure.*calibration='online' or 'mixture'"),
+        ({"rule": ASC(), "confidence": TOP_K}, "confidence"),
+        ({"confidence": TOP_K}, "confidence.*calibration='online' or 'mixture'"),
         ({"rule": ASC(), "calibration": "online"}, "calibration='online'"),
-        ({"rule": GATED, "calibration": "mixture", "measure": TOP_K}, "rule reasc"),
-        ({"rule": GATED, "measure": Measure("verbalized", "mean")}, "ask_confidence=True"),
+        ({"rule": GATED, "calibration": "mixture", "confidence": TOP_K}, "rule reasc"),
         ({"rule": ASC}, "rule: "),
         ({"rule": "ascc"}, "'ascc'.*fixed_budget, asc, esc"),
         ({"rule": "bayesian_vote"}, "'bayesian_vote'.*fixed_budget, asc, esc"),

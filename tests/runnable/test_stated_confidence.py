@@ -1,4 +1,4 @@
-"""``ask_confidence=True``: models are asked what they think of their own answers, and calibrated on it."""
+"""``confidence="stated"``: models are asked what they think of their own answers, and calibrated on it."""
 
 import random
 import re
@@ -53,7 +53,7 @@ def calibrated() -> Any:
 
 def test_the_line_is_asked_for_and_is_no_part_of_the_answer(runner: Any) -> None:
     model = stating("the answer is 42\n\n**Confidence:** 85 %")
-    reasc = ReASCRunnable(model=model, ask_confidence=True, max_samples=2)
+    reasc = ReASCRunnable(model=model, confidence="stated", max_samples=2)
     result = runner.solve(reasc, "How many?")
     assert (result.answer, result.message.content) == ("42", "the answer is 42")
     assert result.message.response_metadata["verbalized_confidence"] == 0.85
@@ -72,7 +72,7 @@ def test_the_line_is_asked_for_and_is_no_part_of_the_answer(runner: Any) -> None
 @pytest.mark.full
 def test_a_response_without_a_statement_is_without_confidence(runner: Any, calibrated: Any) -> None:
     model = stating("it is 1.\nConfidence: 30%", "it is 2", "it is 2.\nConfidence: certain", "it is 1")
-    options: Any = {"model": model, "calibration": calibrated, "ask_confidence": True}
+    options: Any = {"model": model, "calibration": calibrated, "confidence": "stated"}
     with pytest.raises(LogprobsUnavailable, match=r"'Confidence: 85%'"):
         runner.invoke(ReASCRunnable(**options, rule=calibrated.as_in_paper().rule()), "q")
     rule = calibrated.as_in_paper().rule(on_missing_confidence="count")
@@ -82,30 +82,30 @@ def test_a_response_without_a_statement_is_without_confidence(runner: Any, calib
     assert result.message.response_metadata["reasc"]["without_confidence"] == 3
     [notice] = [one for one in result.notices if "no confidence" in one]
     assert notice.startswith("3 of 4 ")
-    message = runner.invoke(ReASCRunnable(model=stating(""), ask_confidence=True, max_samples=1), "q")
+    message = runner.invoke(ReASCRunnable(model=stating(""), confidence="stated", max_samples=1), "q")
     assert (message.content, message.response_metadata["verbalized_confidence"]) == ("", None)
 
 
 def test_logprobs_and_statements_are_no_stand_in_for_each_other(runner: Any, calibrated: Any) -> None:
     paper = calibrated.as_in_paper().rule()
-    options: Any = {"model": saying("1"), "calibration": calibrated, "rule": paper, "ask_confidence": True}
+    options: Any = {"model": saying("1"), "calibration": calibrated, "rule": paper, "confidence": "stated"}
     with pytest.raises(LogprobsUnavailable, match="'verbalized' signal"):
         runner.invoke(ReASCRunnable(**options), "q")
     model, of_tokens = stating("it is 1.\nConfidence: 30%"), calibration(fingerprint=calibrated.fingerprint)
     with pytest.raises(LogprobsUnavailable, match="'top_k' signal"):
-        runner.invoke(ReASCRunnable(model=model, calibration=of_tokens, ask_confidence=True), "q")
+        runner.invoke(ReASCRunnable(model=model, calibration=of_tokens, confidence="stated"), "q")
 
 
 def test_models_without_logprobs_can_be_calibrated(calibrated: Any) -> None:
     anthropic = pytest.importorskip("langchain_anthropic")
     model = anthropic.ChatAnthropic(model="claude-sonnet-4-5", api_key="sk-nothing")
     options: dict[str, Any] = {"model": model, "allow_fingerprint_mismatch": True}
-    ReASCRunnable(**options, calibration=calibrated, ask_confidence=True)
-    mixture: Any = ReASCRunnable(model=model, calibration="mixture", ask_confidence=True)
+    ReASCRunnable(**options, calibration=calibrated, confidence="stated")
+    mixture: Any = ReASCRunnable(model=model, calibration="mixture", confidence="stated")
     assert mixture.calibrator.measure == STATED
     for asked in (False, True):
         with pytest.raises(LogprobsUnavailable, match="ChatAnthropic"):
-            ReASCRunnable(**options, calibration=calibration(), ask_confidence=asked)
+            ReASCRunnable(**options, calibration=calibration(), confidence="stated" if asked else None)
     with pytest.raises(LogprobsUnavailable, match="ChatAnthropic"):
         calibrate(model, QUESTIONS, ask_confidence=True, measure=TOP_K)
 
@@ -113,7 +113,7 @@ def test_models_without_logprobs_can_be_calibrated(calibrated: Any) -> None:
 @pytest.mark.sync_only
 @pytest.mark.slow  # calibrates twice
 def test_a_mixture_takes_it_where_there_is_nothing_else_and_online_it_is_a_candidate(runner: Any, fits: Any) -> None:
-    reasc = ReASCRunnable(model=Scripted(script=script), calibration="mixture", ask_confidence=True, max_samples=2)
+    reasc = ReASCRunnable(model=Scripted(script=script), calibration="mixture", confidence="stated", max_samples=2)
     accounts = runner.accounts(reasc, [question for question, _ in QUESTIONS])
     assert {account["method"] for account in accounts} == {"reasc"}
     assert not [notice for account in accounts for notice in account["notices"] if "window" in notice]
@@ -121,8 +121,8 @@ def test_a_mixture_takes_it_where_there_is_nothing_else_and_online_it_is_a_candi
         runner.invoke(reasc, f"one by one {at}")
     assert reasc.learned is not None and reasc.learned.measure == STATED
     assert reasc.model_copy(update={"max_samples": 3}).learned is reasc.learned
-    assert reasc.model_copy(update={"ask_confidence": False, "on_missing_confidence": "count"}).learned is None
-    answered(runner, online(lambda question, index: Says(f"it is {index}\nConfidence: 90%"), ask_confidence=True))
+    assert reasc.model_copy(update={"confidence": None, "on_missing_confidence": "count"}).learned is None
+    answered(runner, online(lambda question, index: Says(f"it is {index}\nConfidence: 90%"), confidence="stated"))
     for observed in fits[0].questions:
         [scores] = {tuple(row) for row in observed.scores if np.isfinite(row).any()}
         assert scores[0] == pytest.approx(0.9), "no other measure has a score"
@@ -134,7 +134,7 @@ def test_a_mixture_takes_it_where_there_is_nothing_else_and_online_it_is_a_candi
 )
 def test_the_line_may_stand_beside_a_call(runner: Any, text: str, stated: float | None, left: str) -> None:
     model = Scripted(script=lambda question, index: Says(text, calls=(("ping", {"times": 3}),)))
-    options: Any = {"calibration": "mixture", "ask_confidence": True, "on_missing_confidence": "count"}
+    options: Any = {"calibration": "mixture", "confidence": "stated", "on_missing_confidence": "count"}
     result = runner.solve(ReASCRunnable(model=model.bind(tools=[PING]), **options), "q")
     assert result.message.tool_calls[0]["args"] == {"times": 3}
     assert (result.message.content, result.responses[0].score) == (left, stated)
@@ -145,7 +145,7 @@ def test_the_line_may_stand_beside_a_call(runner: Any, text: str, stated: float 
 def test_a_model_in_this_process_is_asked_in_its_template(runner: Any) -> None:
     backend = pytest.importorskip("langchain_reasc_llama_cpp")
     with backend.ChatLlamaCpp(seed=1, max_tokens=30) as model:
-        reasc = ReASCRunnable(model=model, ask_confidence=True, max_samples=2)
+        reasc = ReASCRunnable(model=model, confidence="stated", max_samples=2)
         result = runner.solve(reasc, "How much is 2 + 3?")
         asked = model.get_num_tokens_from_messages(
             [SystemMessage(instruction(tools=False)), HumanMessage("How much is 2 + 3?")]
@@ -159,7 +159,7 @@ def test_it_is_calibrated_like_any_other_signal(runner: Any, calibrated: Any, tm
     save_calibration(calibrated, tmp_path / "calibration.json")
     assert load_calibration(tmp_path / "calibration.json") == calibrated
     paper = calibrated.as_in_paper().rule()
-    options: Any = {"calibration": calibrated, "ask_confidence": True, "rule": paper}
+    options: Any = {"calibration": calibrated, "confidence": "stated", "rule": paper}
     results = [runner.solve(ReASCRunnable(model=Scripted(script=script), **options), q) for q, _ in QUESTIONS[:12]]
     for result in results:
         stated = result.responses[0].message.response_metadata["verbalized_confidence"]
@@ -178,7 +178,7 @@ def test_it_is_calibrated_like_any_other_signal(runner: Any, calibrated: Any, tm
 def test_a_surer_response_counts_for_more(runner: Any, calibrated: Any) -> None:
     model = stating("it is 2.\nConfidence: 50%", "it is 1.\nConfidence: 95%", "it is 2.\nConfidence: 50%")
     made = calibration(signal="verbalized", mean=0.6, std=0.1, fingerprint=calibrated.fingerprint)
-    result = runner.solve(ReASCRunnable(model=model, calibration=made, ask_confidence=True, max_samples=3), "q")
+    result = runner.solve(ReASCRunnable(model=model, calibration=made, confidence="stated", max_samples=3), "q")
     assert (result.answer, result.decision.samples) == ("1", 2)
     assert [response.weight for response in result.responses][:2] == [1.0, pytest.approx(11.588, abs=0.01)]
 
@@ -214,19 +214,21 @@ def test_a_calibration_holds_for_models_that_are_asked_or_for_those_that_are_not
     for asked in (False, True):
         made = calibrate(model, questions, measure=TOP_K, ask_confidence=asked, fixed_prompt=fixed, max_samples=1)
         kept: Any = {"model": model, "calibration": made, "fixed_prompt": fixed}
-        assert runner.invoke(ReASCRunnable(**kept, ask_confidence=asked), [*system, ("human", "q1")]).content
+        reasc = ReASCRunnable(**kept, confidence="stated" if asked else None)
+        assert runner.invoke(reasc, [*system, ("human", "q1")]).content
         shown = ["not asked for", r"asked for \([0-9a-f]{12}\)"]
-        sides = rf"\(ask_confidence\): .* {shown[asked]}, .* {shown[not asked]}"
+        sides = rf"\(confidence\): .* {shown[asked]}, .* {shown[not asked]}"
         with pytest.raises(FingerprintMismatch, match=sides):
-            ReASCRunnable(**kept, ask_confidence=not asked)
-    with_tools = {"model": model.bind(tools=[PING]), "calibration": made, "ask_confidence": True}
-    with pytest.raises(FingerprintMismatch, match=r"ask_confidence\): .*asked for .*asked for"):
+            ReASCRunnable(**kept, confidence="stated" if not asked else None)
+    with_tools = {"model": model.bind(tools=[PING]), "calibration": made, "confidence": "stated"}
+    with pytest.raises(FingerprintMismatch, match=r"confidence\): .*asked for .*asked for"):
         ReASCRunnable(**with_tools)  # beside tools it is asked in other words
 
 
 @pytest.mark.sync_only
-def test_it_cannot_be_measured_unasked(runner: Any) -> None:
+def test_it_is_never_measured_unasked(runner: Any) -> None:
     with pytest.raises(ConfigurationError, match="ask_confidence=True"):
         runner.calibrate(Scripted(script=script), QUESTIONS, measure=STATED)
-    with pytest.raises(ConfigurationError, match="ask_confidence=True"):
-        ReASCRunnable(model=Scripted(script=script), calibration="mixture", measure=STATED)
+    model = Scripted(script=script)
+    runner.invoke(ReASCRunnable(model=model, calibration="mixture", confidence=STATED), "q1")
+    assert "Confidence" in str(model.log.prompts[0])

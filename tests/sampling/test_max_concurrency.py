@@ -59,7 +59,7 @@ WAYS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "ReASCRunnable": lambda run, model, config: run.batch(ReASCRunnable(model=model, **OPTIONS), QUESTIONS, config),
     "a mixture": lambda run, model, config: run.batch(
         ReASCRunnable(
-            model=model, calibration="mixture", measure=Measure("top_k"), on_missing_confidence="count", **OPTIONS
+            model=model, calibration="mixture", confidence=Measure("top_k"), on_missing_confidence="count", **OPTIONS
         ),
         QUESTIONS,
         config,

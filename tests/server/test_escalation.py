@@ -20,6 +20,7 @@ from servers.exchange import Exchange, refuses
 from servers.fake_server import Served, serving
 from starlette.datastructures import Headers
 
+from langchain_reasc import Escalation
 from langchain_reasc.calibration import Calibration, Fingerprint, ObservationStore, save_calibration
 
 from .serving import FAST, HELLO, KEY, TOOL, Front, Said, events_in, front, models
@@ -49,7 +50,7 @@ def two(
             )
         )
         options["votes"] = {"answer": "number", **options.get("votes", {})}
-        named = {"escalate_to": larger, **options.pop("promises", {})}
+        named = {"escalate_to": Escalation(larger, **options.pop("promises", {}))}
         yield stack.enter_context(front(small, larger=named, pass_keys=pass_keys, **options)), served
 
 
@@ -217,7 +218,7 @@ def test_a_key_is_charged_for_the_tokens_of_both() -> None:
 def test_it_learns_from_both_and_servers_that_share_a_file_learn_together(tmp_path: Path) -> None:
     state = tmp_path / "learned.sqlite"
     votes = {"calibration": "online", "state": str(state)}
-    promises = {"within": 0.4, "price_ratio": 10}
+    promises = {"within": 0.4, "prices": 10}
     with (
         two(Said(), Said(), votes=votes, promises=promises) as (first, _),
         two(Said(), Said(), votes=votes, promises=promises) as (second, _),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from langchain_reasc.calibration import Escalation, Shadowed
+from langchain_reasc.calibration import LearnedEscalation, Shadowed
 from langchain_reasc.method import Decision, Response, StoppingRule, decide
 from langchain_reasc_lab.escalation.joining import Answered, JoinedQuestion
 
@@ -38,10 +38,10 @@ class Played:
 def learn(
     questions: Sequence[JoinedQuestion],
     drawn: Sequence[float],
-    known: Escalation,
+    known: LearnedEscalation,
     *,
     labelled: bool = False,
-) -> tuple[list[Played], Escalation]:
+) -> tuple[list[Played], LearnedEscalation]:
     """Answer questions one after another, and learn from those that are shadowed.
 
     Args:
@@ -61,8 +61,12 @@ def learn(
 
 
 def play(
-    question: JoinedQuestion, drawn: float, known: Escalation, *, labelled: bool = False
-) -> tuple[Played, Escalation]:
+    question: JoinedQuestion,
+    drawn: float,
+    known: LearnedEscalation,
+    *,
+    labelled: bool = False,
+) -> tuple[Played, LearnedEscalation]:
     """Answer one question as what is known says, and return what is known then;
     arguments as of :func:`learn`.
     """

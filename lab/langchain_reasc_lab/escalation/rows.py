@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.calibration import DEFAULT_RACE, Escalation
+from langchain_reasc.calibration import DEFAULT_RACE, LearnedEscalation
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method import (
     ASC,
@@ -176,7 +176,7 @@ class _Way:
     """
 
     name: str
-    run: Callable[[_Shuffle], "tuple[Sequence[Played], Escalation | None]"]
+    run: Callable[[_Shuffle], "tuple[Sequence[Played], LearnedEscalation | None]"]
     learns: bool = False
     trained: bool = False
 
@@ -381,11 +381,13 @@ def _alone(
     return lambda shuffle: ([voted(one) for one in shuffle.questions], None)
 
 
-def _learning(within: float) -> Callable[[_Shuffle], tuple[list[Played], Escalation]]:
+def _learning(
+    within: float,
+) -> Callable[[_Shuffle], tuple[list[Played], LearnedEscalation]]:
     return lambda shuffle: learn(
         shuffle.questions,
         shuffle.drawn,
-        Escalation(within=within, scored=shuffle.pair.scored),
+        LearnedEscalation(within=within, scored=shuffle.pair.scored),
         labelled=not shuffle.pair.comparable,
     )
 
@@ -428,7 +430,7 @@ def _right(questions: Sequence[JoinedQuestion]) -> Iterator[Any]:
     yield np.array([one.large[0].right for one in questions])
 
 
-def _what_is_known(known: Escalation) -> Learned:
+def _what_is_known(known: LearnedEscalation) -> Learned:
     tested = {
         name: (sum(one.rows), one.contradicted, one.admitted)
         for name, one in known.tested.items()

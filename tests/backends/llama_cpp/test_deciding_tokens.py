@@ -86,7 +86,7 @@ def test_votes_calibrations_and_recordings_weigh_calls_by_their_own_tokens(
     hermes: ChatLlamaCpp, tmp_path: Path
 ) -> None:
     model: Any = hermes.bind_tools([Weather], tool_choice="Weather", max_tokens=200)
-    result = ReASCRunnable(model=model, calibration="mixture", measure=MEAN, max_samples=3).solve("Will it rain?")
+    result = ReASCRunnable(model=model, calibration="mixture", confidence=MEAN, max_samples=3).solve("Will it rain?")
     assert "generated_text" not in result.message.response_metadata
     for response in result.responses:
         message = response.message

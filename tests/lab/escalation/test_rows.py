@@ -17,7 +17,7 @@ from langchain_reasc_lab.escalation import (
 )
 
 from lab.escalation.pairs import made
-from langchain_reasc.calibration import DEFAULT_RACE, Escalation, Shadowed
+from langchain_reasc.calibration import DEFAULT_RACE, LearnedEscalation, Shadowed
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method import Response, StoppingRule, decide
 
@@ -26,7 +26,9 @@ def named(found: Comparison) -> dict[str, CascadeRow]:
     return {row.name: row for row in found.rows}
 
 
-def live(questions: Sequence[JoinedQuestion], drawn: Sequence[float], known: Escalation) -> tuple[float, Escalation]:
+def live(
+    questions: Sequence[JoinedQuestion], drawn: Sequence[float], known: LearnedEscalation
+) -> tuple[float, LearnedEscalation]:
     """Answer questions as a run that asks the models: one response after another, each paid for when it is asked."""
     spent = 0.0
 
@@ -70,8 +72,8 @@ def test_a_replay_decides_and_pays_as_a_live_run(
 ) -> None:
     pair = made(tmp_path, questions=250, seed=seed, small=small)
     drawn = np.random.default_rng(seed).random(250).tolist()
-    played, known = learn(pair.questions, drawn, Escalation(within=0.1))
-    spent, then = live(pair.questions, drawn, Escalation(within=0.1))
+    played, known = learn(pair.questions, drawn, LearnedEscalation(within=0.1))
+    spent, then = live(pair.questions, drawn, LearnedEscalation(within=0.1))
     assert sum(one.cost for one in played) == pytest.approx(spent)
     assert known == then
     assert sum(one.shadowed for one in played) == known.rows > 10

@@ -59,7 +59,7 @@ def test_events_of_the_third_version_lose_no_logprobs(wrapped: bool, is_async: b
     with serving(PROVIDERS["ChatOpenAI"].wire) as served:
         model = PROVIDERS["ChatOpenAI"].model(served.root)
         measure = Measure("top_k", "mean")
-        reasc = ReASCRunnable(model=model.with_retry() if wrapped else model, calibration="mixture", measure=measure)
+        reasc = ReASCRunnable(model=model.with_retry() if wrapped else model, calibration="mixture", confidence=measure)
 
         def call(messages: Any) -> Any:
             results.append(reasc.solve(messages))
