@@ -39,8 +39,6 @@ _OPTIONS: Final[dict[str, str | Callable[[re.Match[str]], str]]] = {
     r"question_field and answer_field": "--question-field and --answer-field",
     r"pass calibration=None to count votes": "count votes with `reasc ask --calibration none`",
     r"on_missing_confidence='count'": "--calibration none",
-    r"a model that returns no logprobs can state its confidence \(ask_confidence=True\)": "`reasc probe URL` shows "
-    "whether a server gives any",
     r"\b(answer|answer_field|max_samples|max_tokens)=\.\.\.": lambda found: (
         f"--{found[1].replace('_', '-')}"
     ),
