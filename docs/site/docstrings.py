@@ -52,17 +52,20 @@ def _objects(parent: griffe.Object) -> Iterator[griffe.Object]:
 
 
 def _add_calibrate(module: griffe.Module) -> None:
-    """Add the two forms of ``_calibrate``, which are made when the module is imported."""
+    """Show the options of ``calibrate`` and ``acalibrate`` with their defaults, as
+    ``_calibrate`` has them.
+    """
     source = module["_calibrate"]
+    docstring = module["calibrate"].docstring
     for name, text in (
-        ("calibrate", source.docstring.value),
+        ("calibrate", docstring.value),
         ("acalibrate", "The asynchronous :func:`calibrate`."),
     ):
         form = griffe.Function(
             name,
             parameters=griffe.Parameters(*list(source.parameters)[1:]),
             returns=source.returns,
-            docstring=griffe.Docstring(text, parser=source.docstring.parser),
+            docstring=griffe.Docstring(text, parser=docstring.parser),
             runtime=True,
         )
         form.labels |= {"async"} if name == "acalibrate" else set()

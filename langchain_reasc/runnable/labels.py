@@ -2,6 +2,8 @@
 answers.
 """
 
+import hashlib
+import json
 import os
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -123,3 +125,12 @@ def graded(
         return any(meanings.same(label, answer) for label in labels)
 
     return {number: is_right(vote) for number, vote in votes.items()}
+
+
+def id_of(prompt: Sequence[BaseMessage], references: Sequence[str] | None) -> str:
+    """Return a hash of a question and its right answers. If these are corrected, the
+    question is asked again.
+    """
+    messages = [[message.type, message.content] for message in prompt]
+    plain = json.dumps([messages, references], default=str)
+    return hashlib.sha256(plain.encode()).hexdigest()[:16]
