@@ -10,7 +10,7 @@ from langchain_reasc_llama_cpp import ChatLlamaCpp
 from langchain_reasc_openai import ChatOpenAICompatible, RetryPolicy
 from pydantic import SecretStr
 
-from langchain_reasc import ASC, Calibration, ChatReASC, Measure, ReASCRunnable
+from langchain_reasc import ASC, Calibration, ChatReASC, Escalation, Measure, Online, ReASCRunnable
 
 
 def answer(text: str) -> str | None:
@@ -24,6 +24,11 @@ def runnables(model: BaseChatModel, calibration: Calibration, path: Path, name: 
     ReASCRunnable(model=model, calibration=name, on_missing_confidence="count")
     ReASCRunnable(model=model.bind(stop=["\n"]), calibration="mixture", confidence=Measure("top_k"))
     reasc = ReASCRunnable(model=model, answer=answer, timeout=60, sample_timeout=None)
+    ReASCRunnable(model=model, calibration=Online(state=path, audit=0.1), confidence="stated")
+    ReASCRunnable(model=model, escalate_to=Escalation(model, within=0.1, prices=((0.15, 0.6), (2.5, 10))))
+    ReASCRunnable(model=model, escalate_to=Escalation(name, prices=30))
+    ReASCRunnable(model=model, confidence="given")  # type: ignore
+    ReASCRunnable(model=model, escalate_to=Escalation(model, 0.1))  # type: ignore
     ReASCRunnable(model, max_samples=8, rule="asc")
     ReASCRunnable(model, rule=ASC())
     ReASCRunnable(model, rule=ASC)  # type: ignore
