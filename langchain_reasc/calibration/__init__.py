@@ -7,7 +7,7 @@ between processes.
 
 ``fitting`` makes a calibration from rows, with or without labels, and says how many
 samples to expect. ``trust`` tests whether a measure of confidence deserves to weigh
-votes, ``selection`` chooses a measure by labels, ``offline`` is Algorithm 1,
+votes, ``selection`` chooses a measure by labels, ``algorithm1`` is Algorithm 1,
 ``promises`` says how likely an answer is right. ``mixture`` is Algorithm 2, on first
 responses.
 
@@ -19,6 +19,7 @@ answers of a small model may stand without asking a large one, and
 ``escalation_learner`` learns it.
 """
 
+from langchain_reasc.calibration.algorithm1 import *  # noqa: F403
 from langchain_reasc.calibration.answered_question import *  # noqa: F403
 from langchain_reasc.calibration.auroc import *  # noqa: F403
 from langchain_reasc.calibration.calibration import *  # noqa: F403
@@ -32,7 +33,6 @@ from langchain_reasc.calibration.mixture import *  # noqa: F403
 from langchain_reasc.calibration.observation_file import *  # noqa: F403
 from langchain_reasc.calibration.observation_log import *  # noqa: F403
 from langchain_reasc.calibration.observations import *  # noqa: F403
-from langchain_reasc.calibration.offline import *  # noqa: F403
 from langchain_reasc.calibration.online import *  # noqa: F403
 from langchain_reasc.calibration.parts import *  # noqa: F403
 from langchain_reasc.calibration.promises import *  # noqa: F403

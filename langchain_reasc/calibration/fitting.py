@@ -19,9 +19,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from langchain_reasc.calibration.algorithm1 import calibrate_first_responses
 from langchain_reasc.calibration.calibration import Calibration
 from langchain_reasc.calibration.observations import Observation
-from langchain_reasc.calibration.offline import calibrate_first_responses
 from langchain_reasc.calibration.parts import Expectation, Gate
 from langchain_reasc.calibration.promises import promises_of
 from langchain_reasc.calibration.selection import (

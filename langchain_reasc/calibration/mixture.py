@@ -12,9 +12,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from langchain_reasc.calibration.algorithm1 import checked_scores
 from langchain_reasc.calibration.auroc import Floats
 from langchain_reasc.calibration.calibration import Calibration
-from langchain_reasc.calibration.offline import checked_scores
 from langchain_reasc.calibration.parts import Gate, Mixture
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure

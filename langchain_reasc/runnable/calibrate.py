@@ -34,7 +34,7 @@ from langchain_reasc.calibration import (
     fit,
     with_expectation,
 )
-from langchain_reasc.calibration.offline import check_target
+from langchain_reasc.calibration.algorithm1 import check_target
 from langchain_reasc.complaints import Repeated
 from langchain_reasc.exceptions import (
     CalibrationDataError,
