@@ -62,7 +62,7 @@ from langchain_reasc.runnable.binding import (
     with_bound,
     with_inner,
 )
-from langchain_reasc.runnable.cascade import start
+from langchain_reasc.runnable.escalating import start
 from langchain_reasc.runnable.history import Role
 from langchain_reasc.runnable.question import CallBudget, DeservesVote, Question
 from langchain_reasc.runnable.request import Request

@@ -11,8 +11,9 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import get_config_list
 
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
-from langchain_reasc.runnable.cascade import Cascade, Solver, start
+from langchain_reasc.runnable.cascade import Cascade, Solver
 from langchain_reasc.runnable.concurrency import Concurrency, Each
+from langchain_reasc.runnable.escalating import start
 from langchain_reasc.runnable.first_responses import plan_by_firsts
 from langchain_reasc.runnable.plan import Plan
 from langchain_reasc.runnable.progress import Progress, show_progress

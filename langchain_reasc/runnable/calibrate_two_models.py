@@ -16,8 +16,9 @@ from langchain_reasc.calibration import Calibration
 from langchain_reasc.complaints import Repeated
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.models.prepared import to_messages
-from langchain_reasc.runnable.cascade import Cascade, labelled_kind, row_of_both
+from langchain_reasc.runnable.cascade import Cascade
 from langchain_reasc.runnable.concurrency import Concurrency
+from langchain_reasc.runnable.escalating import labelled_kind, row_of_both
 from langchain_reasc.runnable.face import Face
 from langchain_reasc.runnable.labels import LabelledInput, graded, id_of
 from langchain_reasc.runnable.progress import Progress, show_progress

@@ -17,8 +17,8 @@ from langchain_reasc.models.settings import bindable
 from langchain_reasc.models.wrappers import leaves
 from langchain_reasc.runnable.batch import ONE_INPUT_ONLY, Batch, Outcome
 from langchain_reasc.runnable.binding import one_method, replace_model, with_bound
-from langchain_reasc.runnable.cascade import start
 from langchain_reasc.runnable.concurrency import EventLoop, Threads
+from langchain_reasc.runnable.escalating import start
 from langchain_reasc.runnable.face import Face, typed_schema
 from langchain_reasc.runnable.progress import Progress
 from langchain_reasc.runnable.question import ResponseListener
