@@ -120,9 +120,9 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     """Suggest the known name that is probably meant, or list all known names."""
     names = list(known)
     near = nearest(name, names)
-    return (
-        f"choose from {', '.join(names)}" if near is None else f"did you mean {near!r}?"
-    )
+    if near is None:
+        return f"choose from {', '.join(names)}"
+    return f"did you mean {near!r}?"
 
 
 def check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:

@@ -133,9 +133,10 @@ class SamplingError(ReASCError):
     def __init__(self, message: str, failures: Sequence[BaseException] = ()) -> None:
         super().__init__(message)
         self.failures = tuple(failures)
-        self.is_retryable = (
-            any(map(_is_retryable, failures)) if failures else type(self).is_retryable
-        )
+        if failures:
+            self.is_retryable = any(map(_is_retryable, failures))
+        else:
+            self.is_retryable = type(self).is_retryable
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the error. Failures that cannot be pickled are replaced by a
@@ -295,11 +296,10 @@ def reason_of(error: BaseException) -> str:
     """Return a word for why a model failed, for counting: ``timeout``, ``unreachable``,
     an HTTP status, or a class.
     """
-    first = (
-        error.failures[0]
-        if isinstance(error, SamplingError) and error.failures
-        else error
-    )
+    if isinstance(error, SamplingError) and error.failures:
+        first = error.failures[0]
+    else:
+        first = error
     status = getattr(first, "status_code", None) or getattr(
         getattr(first, "response", None), "status_code", None
     )
@@ -325,11 +325,9 @@ def _is_retryable(failure: BaseException) -> bool:
     """Return whether LangChain's retries would repeat this error, as they do for
     unknown errors.
     """
-    return (
-        failure.is_retryable
-        if isinstance(failure, core.ModelError)
-        else isinstance(failure, Exception)
-    )
+    if isinstance(failure, core.ModelError):
+        return failure.is_retryable
+    return isinstance(failure, Exception)
 
 
 def portable(failure: BaseException) -> BaseException:

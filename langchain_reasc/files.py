@@ -95,7 +95,8 @@ _TOO_DEEP: Final = f"it is nested more than {_DEEPEST} levels deep"
 
 
 def _depth(value: Any) -> int:
-    depth, level = 0, [value]
+    depth = 0
+    level = [value]
     while level := [item for item in level if isinstance(item, list | dict)]:
         depth += 1
         level = [

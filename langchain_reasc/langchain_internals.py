@@ -157,11 +157,9 @@ def configured_keys(model: Any) -> set[str] | None:
     name.
     """
     fields: Any = model._configurable_fields
-    return (
-        None
-        if fields == "any"
-        else {f"{model._config_prefix}{name}" for name in fields}
-    )
+    if fields == "any":
+        return None
+    return {f"{model._config_prefix}{name}" for name in fields}
 
 
 # pydantic

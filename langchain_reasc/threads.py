@@ -69,7 +69,9 @@ class DaemonExecutor(Executor):
 
     def __init__(self, max_workers: int | None = None, name: str = "reasc") -> None:
         self._max_workers = max_workers or min(32, (os.cpu_count() or 1) + 4)
-        self._name, self._lock, self._shut_down = name, threading.Lock(), False
+        self._name = name
+        self._lock = threading.Lock()
+        self._shut_down = False
         self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = (
             queue.SimpleQueue()
         )
@@ -285,7 +287,8 @@ class AsyncWorkers:
     def __init__(self) -> None:
         self._items: asyncio.Queue[Any] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
-        self._loop, self.put = asyncio.get_running_loop(), self._items.put_nowait
+        self._loop = asyncio.get_running_loop()
+        self.put = self._items.put_nowait
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         self._tasks.append(asyncio.create_task(work(), name=name))

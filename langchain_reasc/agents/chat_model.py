@@ -131,9 +131,10 @@ class ChatReASC(ChatModelAround):
         self, tools: Sequence[Any], *, tool_choice: str | None = None, **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Bind tools in the inner model's form."""
-        given = (
-            kwargs if tool_choice is None else {**kwargs, "tool_choice": tool_choice}
-        )
+        if tool_choice is None:
+            given = kwargs
+        else:
+            given = {**kwargs, "tool_choice": tool_choice}
 
         def bound(model: Any) -> Any:
             return model.bind_tools(
@@ -421,13 +422,13 @@ class ChatReASC(ChatModelAround):
             model = request.model.live_model(read=calls)
             # With tools, a model in a wrapper is taken whole: a retry would not repeat
             # a stream.
-            return (
+            if (
                 model
-                if model
                 and model.streams
                 and (not calls or isinstance(model.model, BaseChatModel))
-                else None
-            )
+            ):
+                return model
+            return None
 
         return await start(
             self._solver,
@@ -466,10 +467,8 @@ class ChatReASC(ChatModelAround):
             return self
         larger = self.escalating_to(with_bound(self.larger, bound))
         made = self.model_copy(update={"escalate_to": larger})
-        made._call_budget, made._bound_to_small = (
-            self._call_budget,
-            frozenset(first_binding(chain).kwargs),
-        )
+        made._call_budget = self._call_budget
+        made._bound_to_small = frozenset(first_binding(chain).kwargs)
         return made
 
     def _in_place_of(
@@ -490,11 +489,10 @@ class ChatReASC(ChatModelAround):
         self, tools: Sequence[Any], inner: Runnable[Any, Any], schema: Any
     ) -> "ChatReASC":
         is_own = any(inner is leaf.model for leaf in leaves(self.sampled, {}))
-        made = (
-            self
-            if is_own
-            else self.model_copy(update={"model": with_inner(self.sampled, inner)})
-        )
+        if is_own:
+            made = self
+        else:
+            made = self.model_copy(update={"model": with_inner(self.sampled, inner)})
         made._call_budget = self._call_budget
         made._bound_to_small = self._bound_to_small
         made._asked = self._asked

@@ -330,11 +330,10 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
             [tool for tool in tools if not isinstance(tool, BaseTool)]
         ).keys()
         for name in sorted(self._read_only - self._tool_names):
-            hint = (
-                suggestion(name, sorted(self._tool_names))
-                if self._tool_names
-                else "it has none"
-            )
+            if self._tool_names:
+                hint = suggestion(name, sorted(self._tool_names))
+            else:
+                hint = "it has none"
             warn_once(
                 f"read_only names {name!r}, which is not a tool of this agent; {hint}",
                 id(self),

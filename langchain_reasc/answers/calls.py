@@ -105,11 +105,10 @@ class ToolVotes:
                 name == argument or name.startswith(f"{argument}.")
                 for argument in argument_names
             ):
-                hint = (
-                    f"; did you mean {meant!r}?"
-                    if (meant := nearest(name, argument_names))
-                    else ""
-                )
+                if meant := nearest(name, argument_names):
+                    hint = f"; did you mean {meant!r}?"
+                else:
+                    hint = ""
                 tools = ", ".join(sorted(schemas))
                 complaints.append(
                     f"tool_votes: {option} names {name!r}, an argument that no tool "
@@ -148,11 +147,10 @@ class ToolVotes:
         """
         found = []
         for call in calls:
-            schema = (
-                None
-                if schemas is None
-                else schemas.get(call["name"], schemas.get(ANY_TOOL))
-            )
+            if schemas is None:
+                schema = None
+            else:
+                schema = schemas.get(call["name"], schemas.get(ANY_TOOL))
             if schema is None and schemas is not None and self.check_schema:
                 return UNKNOWN_TOOL
             if (
@@ -199,7 +197,8 @@ class ToolVotes:
         """
         if one == other or not self.tolerance:
             return one == other
-        calls, other_calls = _calls_in(one), _calls_in(other)
+        calls = _calls_in(one)
+        other_calls = _calls_in(other)
         if calls is None or other_calls is None or len(calls) != len(other_calls):
             return False
         agree = [
@@ -278,16 +277,14 @@ def _calls_in(answer: str) -> list[dict[str, Any]] | None:
     if not (answer.startswith("[{") and answer.endswith("}]") and '"args"' in answer):
         return None
     try:
-        calls = parse_json(answer)
+        calls: list[dict[str, Any]] = parse_json(answer)
     except ValueError:
         return None
-    return (
-        calls
-        if all(
-            isinstance(call, dict) and call.keys() == {"name", "args"} for call in calls
-        )
-        else None
-    )
+    if all(
+        isinstance(call, dict) and call.keys() == {"name", "args"} for call in calls
+    ):
+        return calls
+    return None
 
 
 def _all_paired(agree: list[list[bool]]) -> bool:

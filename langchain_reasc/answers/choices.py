@@ -57,9 +57,9 @@ class ChoiceFinder:
         if statement and (chosen := chosen_letters(statement.span, letters)):
             return chosen
         if cut_off:
-            return (
-                chosen_letters(text, letters) if len(text.strip(" .()*")) == 1 else None
-            )
+            if len(text.strip(" .()*")) == 1:
+                return chosen_letters(text, letters)
+            return None
         span = find_span(text, question)
         if span and (chosen := chosen_letters(span, letters)):
             return chosen
@@ -88,11 +88,10 @@ def letters_of(question: str) -> str:
         + "".join(_CIRCLED)
     )
     letters = [letter for letter in listed if letter in alphabets]
-    spaced = (
-        re.findall(r"(?:(?<=[\s。？?:：])|\A)([^\W\d_])\s(?=\S)", question)
-        if re.search("[\u3040-\u30ff]", question)
-        else []
-    )
+    if re.search("[\u3040-\u30ff]", question):
+        spaced = re.findall(r"(?:(?<=[\s。？?:：])|\A)([^\W\d_])\s(?=\S)", question)
+    else:
+        spaced = []
     return "".join(
         dict.fromkeys([*letters, *(letter for letter in spaced if letter in alphabets)])
     )
@@ -252,11 +251,9 @@ class LabelFinder:
         text = text[-TAIL:]
         if label := self._headed(text) or self._said(text):
             return label
-        return (
-            None
-            if _OR.search(text) and len(text.split()) <= 12
-            else self._concluded(text, question)
-        )
+        if _OR.search(text) and len(text.split()) <= 12:
+            return None
+        return self._concluded(text, question)
 
     def label(self, right: str) -> str:
         """Write an answer or a right answer as the label that it names."""
@@ -296,11 +293,9 @@ class LabelFinder:
             folded = _folded(sentence)
             for match in self._pattern.finditer(folded):
                 if _SAID_BEFORE.search(folded[: match.start()]):
-                    return (
-                        self._only(folded)
-                        if _OR.search(folded)
-                        else self._labels[match[0]]
-                    )
+                    if _OR.search(folded):
+                        return self._only(folded)
+                    return self._labels[match[0]]
         return None
 
     def _concluded(self, text: str, question: str) -> str | None:

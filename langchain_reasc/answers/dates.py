@@ -63,7 +63,8 @@ def read_time(text: str) -> tuple[str, str | None] | None:
         return None
     if "." in text and not match["half"]:  # 3.45
         return None
-    hour, minute = int(match["hour"]), int(match["minute"] or 0)
+    hour = int(match["hour"])
+    minute = int(match["minute"] or 0)
     half = (match["half"] or "").lower()
     if hour > 24 or minute > 59 or (half and not 1 <= hour <= 12):
         return None
@@ -84,7 +85,8 @@ def read_time(text: str) -> tuple[str, str | None] | None:
 def _written(parts: dict[str, str | None]) -> str | None:
     month = parts["month"] or ""
     number = int(month) if month.isdecimal() else MONTHS[month.casefold().rstrip(".")]
-    day, year = parts.get("day"), parts.get("year")
+    day = parts.get("day")
+    year = parts.get("year")
     if not 1 <= number <= 12 or (day and not 1 <= int(day) <= 31) or not (day or year):
         return None
     written = f"{year or '-'}-{number:02}"

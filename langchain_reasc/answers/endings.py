@@ -240,15 +240,18 @@ def without_reasoning(text: str) -> str | None:
 
 def _outside_tags(text: str) -> str | None:
     pieces: list[str] = []
-    closing, position = "", 0
+    closing = ""
+    position = 0
     for tag in _TAG.finditer(text):
         mark = tag[0].lower()
         if closing:
             if mark == closing:
-                closing, position = "", tag.end()
+                closing = ""
+                position = tag.end()
         elif mark in _OPENINGS:
             pieces.append(text[position : tag.start()])
             closing = _OPENINGS[mark]
         elif mark in _LONE:
-            pieces, position = [], tag.end()
+            pieces = []
+            position = tag.end()
     return None if closing else _FRAMES.sub("\n", "".join([*pieces, text[position:]]))

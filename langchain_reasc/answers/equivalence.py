@@ -85,7 +85,8 @@ class Classes:
     """
 
     def __init__(self, same: Same, *, spelling: Callable[[str], str] = str) -> None:
-        self._same, self._spelling = same, spelling
+        self._same = same
+        self._spelling = spelling
         self._firsts: dict[str, str] = {}  # spelling -> first member of its class
 
     def class_of(self, answer: str) -> str:
@@ -176,7 +177,8 @@ def _compare_by_similarity(
         return directions[answer]
 
     def same(first: str, second: str) -> bool:
-        first_direction, second_direction = direction(first), direction(second)
+        first_direction = direction(first)
+        second_direction = direction(second)
         if first_direction.shape != second_direction.shape or not first_direction.size:
             raise Unclear(
                 f"vectors of {first_direction.size} and {second_direction.size} usable entries cannot be "
@@ -322,9 +324,10 @@ def _judge_name(judge: Any, prompt: str) -> str:
     """Return the name of a judge for messages and files: its model, and its prompt
     unless that is the default.
     """
-    prompt_name = (
-        "" if prompt == JUDGE_PROMPT else f", prompt {zlib.crc32(prompt.encode()):08x}"
-    )
+    if prompt == JUDGE_PROMPT:
+        prompt_name = ""
+    else:
+        prompt_name = f", prompt {zlib.crc32(prompt.encode()):08x}"
     return f"judge({_model_name(judge)}{prompt_name})"
 
 

@@ -81,7 +81,8 @@ def equivalent(answer: str | None, other: str | None) -> bool:
     """
     if answer is None or other is None:
         return False
-    first, second = form_of(answer), form_of(other)
+    first = form_of(answer)
+    second = form_of(other)
     return (
         first.key == second.key
         or first.key in second.weaker
@@ -322,7 +323,8 @@ def _read_quantity(text: str, *, unit: units.Unit | None = None) -> _Quantity | 
     """
     is_negative = False
     if minus := _MINUS.match(text):
-        is_negative, text = True, text[minus.end() :]
+        is_negative = True
+        text = text[minus.end() :]
     for comma_decimal in (False, True):
         quantity = _with_sign(text, comma_decimal) or _with_unit(text, comma_decimal)
         if quantity is None or (
@@ -349,7 +351,8 @@ def _with_sign(text: str, comma_decimal: bool) -> _Quantity | None:
     number = read_number(rest, comma_decimal=comma_decimal)
     if money is None or number is None:
         return None
-    value, after = number.value, rest[number.end :]
+    value = number.value
+    after = rest[number.end :]
     if scale := _MONEY_SCALE.match(after):
         value *= 10 ** _THOUSANDS[scale[1][0].lower()]
         after = after[scale.end() :]
@@ -498,7 +501,8 @@ _RANGE: Final = re.compile(
 
 
 def _bound(line: str) -> Form | None:
-    sign, rest = "", line
+    sign = ""
+    rest = line
     if bound := _BOUND.match(line):
         sign = list(_BOUNDS)[int((bound.lastgroup or "b0")[1:])]
         rest = line[bound.end() :].strip()
@@ -539,7 +543,8 @@ def _range(line: str) -> Form | None:
     if line.lower().startswith("between "):
         cuts = list(re.finditer(r"\sand\s", bare))
     for cut in cuts:
-        low_text, high_text = bare[: cut.start()], bare[cut.end() :]
+        low_text = bare[: cut.start()]
+        high_text = bare[cut.end() :]
         if form := _range_of_quantities(line, low_text, high_text) or _range_of_times(
             line, low_text, high_text
         ):
@@ -566,7 +571,8 @@ def _range_of_quantities(line: str, low_text: str, high_text: str) -> Form | Non
 
 
 def _range_of_times(line: str, low_text: str, high_text: str) -> Form | None:
-    low, high = _date(low_text), _date(high_text)
+    low = _date(low_text)
+    high = _date(high_text)
     return Form(line, f"{low.key}…{high.key}") if low and high else None
 
 
@@ -602,7 +608,8 @@ _OPENING: Final = {"(": ")", "[": "]", "{": "}", "<": ">", "⟨": "⟩"}
 
 def _enclosed(line: str) -> Form | None:
     """Read a set, a tuple, an interval, or a list in brackets."""
-    opening, closing = line[:1], line[-1:]
+    opening = line[:1]
+    closing = line[-1:]
     if (
         opening not in _OPENING
         or closing not in (")", "]", "}", ">", "⟩")
@@ -693,7 +700,8 @@ def _cut_at(line: str, marks: str) -> list[str]:
 
 
 def _depths(line: str) -> list[int]:
-    depths, depth = [], 0
+    depths = []
+    depth = 0
     for sign in line:
         depth += (sign in "([{") - (sign in ")]}")
         depths.append(depth)

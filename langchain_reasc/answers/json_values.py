@@ -62,11 +62,9 @@ def whole_value(text: str, *, any_list: bool) -> Structure | None:
     """
     start, end = _without_fence(text)
     value = parsed_value(text[start:end])
-    return (
-        None
-        if isinstance(value, list) and not any_list and not _holds_object(value)
-        else value
-    )
+    if isinstance(value, list) and not any_list and not _holds_object(value):
+        return None
+    return value
 
 
 def _whole_list(text: str) -> FoundValue | None:
@@ -167,7 +165,8 @@ def _pairs(text: str, lists: bool) -> tuple[list[tuple[int, int, int]], int]:
     while token := (_TOKEN if stack else _OPENING).search(
         text, position
     ):  # outside of values a quotation mark is prose
-        position, mark = token.end(), token[0]
+        position = token.end()
+        mark = token[0]
         if mark in _CLOSING:
             stack.append((mark, token.start()))
             heights.append(0)
@@ -223,11 +222,9 @@ def canonical(value: Any) -> str:
         RecursionError: the value is nested too deeply.
     """
     text = json.dumps(plain(value), sort_keys=True, ensure_ascii=False, default=str)
-    return (
-        text
-        if text.isascii()
-        else normalize("NFC", text.encode("utf-8", "replace").decode("utf-8"))
-    )
+    if text.isascii():
+        return text
+    return normalize("NFC", text.encode("utf-8", "replace").decode("utf-8"))
 
 
 def plain(value: Any) -> Any:
@@ -322,11 +319,11 @@ def names_of(path: Path, tool: str = "") -> tuple[str, ...]:
 
 def option_for(options: Mapping[str, Any], path: Path, tool: str = "") -> Any:
     """Return the option for a value, or None."""
-    return (
-        next((options[name] for name in names_of(path, tool) if name in options), None)
-        if options
-        else None
-    )
+    if options:
+        return next(
+            (options[name] for name in names_of(path, tool) if name in options), None
+        )
+    return None
 
 
 def check_options(tolerance: Mapping[str, float], **names: object) -> None:
@@ -337,11 +334,10 @@ def check_options(tolerance: Mapping[str, float], **names: object) -> None:
             instead of several names.
     """
     for option, option_value in names.items():
-        several = (
-            option_value.values()
-            if isinstance(option_value, Mapping)
-            else [option_value]
-        )
+        if isinstance(option_value, Mapping):
+            several = list(option_value.values())
+        else:
+            several = [option_value]
         if any(isinstance(one, str) for one in several):
             raise ConfigurationError(
                 f"{option} must be a list of names, got {option_value!r}"

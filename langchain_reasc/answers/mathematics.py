@@ -211,7 +211,8 @@ class _FormulaWorker:
 
     def kill(self) -> None:
         """End the process."""
-        process, self._process = self._process, None
+        process = self._process
+        self._process = None
         if process is not None:
             process.kill()
             process.communicate()  # which closes its pipes, and waits for it

@@ -60,11 +60,9 @@ def canonical(formula: str) -> str | None:
         and len(parts := _split(text[1:-1].strip())) > 1
     ):
         inside = [canonical(part) for part in parts]
-        return (
-            None
-            if None in inside
-            else f"{text[0]}{','.join(map(str, inside))}{text[-1]}"
-        )
+        if None in inside:
+            return None
+        return f"{text[0]}{','.join(map(str, inside))}{text[-1]}"
     if len(parts := _split(text)) > 1:
         return _as_set(parts)
     return _spelling(_parsed(text))
@@ -72,14 +70,16 @@ def canonical(formula: str) -> str | None:
 
 def _as_set(parts: list[str]) -> str | None:
     inside = [canonical(part) for part in parts]
-    return (
-        None if None in inside else "{" + ",".join(sorted(set(map(str, inside)))) + "}"
-    )
+    if None in inside:
+        return None
+    return "{" + ",".join(sorted(set(map(str, inside)))) + "}"
 
 
 def _split(text: str) -> list[str]:
     """Split at commas that are outside of brackets."""
-    parts, depth, start = [], 0, 0
+    parts = []
+    depth = 0
+    start = 0
     for index, sign in enumerate(text):
         depth += (sign in "([{") - (sign in ")]}")
         if depth < 0:
@@ -151,10 +151,8 @@ def _spelled_equation(equation: Any) -> str | None:
 
 
 def _spelled_interval(interval: Any) -> str:
-    left, right = (
-        "(" if interval.left_open else "[",
-        ")" if interval.right_open else "]",
-    )
+    left = "(" if interval.left_open else "["
+    right = ")" if interval.right_open else "]"
     return f"{left}{_spelling(interval.start)},{_spelling(interval.end)}{right}"
 
 

@@ -110,7 +110,8 @@ def _in_digits(text: str, comma_decimal: bool) -> Number | None:
 
 
 def _fraction(match: re.Match[str]) -> Fraction | None:
-    top, bottom = match["top"], match["bottom"]
+    top = match["top"]
+    bottom = match["bottom"]
     if len(top + bottom) > _LARGEST_POWER or not int(bottom):
         return None
     return int(match["whole"] or 0) + Fraction(int(top), int(bottom))
@@ -155,7 +156,8 @@ def _in_words(text: str) -> Number | None:
         if word == "hundred":
             current = max(current, 1) * 100
         elif word == "thousand":
-            total, current = total + max(current, 1) * 1000, 0
+            total = total + max(current, 1) * 1000
+            current = 0
         elif current % 100 and not (value < 10 and previous >= 20 and previous < 100):
             return None  # five six
         else:

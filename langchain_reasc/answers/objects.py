@@ -125,7 +125,8 @@ class ObjectVotes:
         """
         if one == other or self.by_field or not self.tolerance:
             return one == other
-        a, b = parsed_value(one), parsed_value(other)
+        a = parsed_value(one)
+        b = parsed_value(other)
         return a is not None and b is not None and near(a, b, self.tolerance)
 
     def in_text(self, text: str, *, cut_off: bool = False) -> str | None:
@@ -212,11 +213,9 @@ class ObjectVotes:
         """
         typed = self._as_schema_has_it(value)
         try:
-            return (
-                typed
-                if typed is None or self.check is None or self.check(typed.full)
-                else None
-            )
+            if typed is None or self.check is None or self.check(typed.full):
+                return typed
+            return None
         except Exception:  # a check of the user's may raise anything
             return None
 
@@ -237,11 +236,9 @@ class ObjectVotes:
             full = adapter.dump_python(
                 instance, mode="json", by_alias=True, round_trip=True
             )
-            return (
-                ValidObject(full, comparable(adapter, instance))
-                if isinstance(full, dict | list)
-                else None
-            )
+            if isinstance(full, dict | list):
+                return ValidObject(full, comparable(adapter, instance))
+            return None
         except Exception:  # a validator of the user's may raise anything
             return None
 
@@ -268,11 +265,9 @@ class ObjectVotes:
             return {
                 key: self.compared(item, (*path, key)) for key, item in compared.items()
             }
-        return (
-            [self.compared(item, path) for item in value]
-            if isinstance(value, list)
-            else value
-        )
+        if isinstance(value, list):
+            return [self.compared(item, path) for item in value]
+        return value
 
     def is_left_out(self, path: Path) -> bool:
         """Return whether the field at these keys is left out of the vote."""
@@ -370,17 +365,16 @@ def _merged(old: Any, new: Any, votes: ObjectVotes, path: Path = ()) -> Any:
 
 
 def _update_of_text(message: AIMessage, value: Structure) -> dict[str, Any] | None:
-    blocks = (
-        [message.content] if isinstance(message.content, str) else list(message.content)
-    )
+    blocks: list[Any] = list(message.content)
+    if isinstance(message.content, str):
+        blocks = [message.content]
     for index, block in reversed(list(enumerate(blocks))):
-        text = (
-            block
-            if isinstance(block, str)
-            else block.get("text")
-            if block.get("type") == "text"
-            else None
-        )
+        if isinstance(block, str):
+            text = block
+        elif block.get("type") == "text":
+            text = block.get("text")
+        else:
+            text = None
         if isinstance(text, str) and (last := last_value(text)):
             text = (
                 text[: last.start]

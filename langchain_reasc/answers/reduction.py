@@ -171,7 +171,8 @@ def _first_value(text: str) -> str:
     if form_of(text).is_value:
         return text
     for match in islice(_PAUSE.finditer(text), _TRIED):
-        before, after = text[: match.start()], text[match.end() :]
+        before = text[: match.start()]
+        after = text[match.end() :]
         form = form_of(before)
         is_value = form.kind == "value" and form.key not in ("yes", "no")
         if is_value and " " in after and not form_of(list_parts(after)[0]).is_value:
@@ -288,11 +289,10 @@ def last_number_in(text: str) -> str | None:
     while size < len(text):
         tail = text[-size:]
         begins_within_number = " " not in tail and tail[0].isdigit()
-        number = (
-            None
-            if begins_within_number
-            else last_quantity(tail.partition(" ")[2] or tail)
-        )
+        if begins_within_number:
+            number = None
+        else:
+            number = last_quantity(tail.partition(" ")[2] or tail)
         if number:
             return number
         size *= 4

@@ -198,9 +198,10 @@ def _without_fields(schema: type[BaseModel], names: frozenset[str]) -> type[Base
 def _gemini_functions(tool: Any) -> list[Any] | None:
     """Return the functions in a tool in Gemini's form, or None for any other tool."""
     for name in ("function_declarations", "functionDeclarations"):
-        declared = (
-            tool.get(name) if isinstance(tool, Mapping) else getattr(tool, name, None)
-        )
+        if isinstance(tool, Mapping):
+            declared = tool.get(name)
+        else:
+            declared = getattr(tool, name, None)
         if isinstance(declared, Sequence):
             dumped = {"mode": "json", "exclude_none": True}
             return [
@@ -254,11 +255,9 @@ def received(value: Any, schema: Schema | None, *, check: bool = True) -> Any:
         return value
     if not isinstance(schema, type):
         checker = _checker(_written(schema))
-        return (
-            None
-            if check and checker.refuses(value)
-            else checker.read_value(value, defaults=True, formats=True)
-        )
+        if check and checker.refuses(value):
+            return None
+        return checker.read_value(value, defaults=True, formats=True)
     try:
         validated = adapter_of(schema).validate_python(deepcopy(value))
     except Exception:  # a validator of the user's may raise anything
@@ -308,11 +307,9 @@ def arguments_in(schema: Schema) -> list[str] | None:
     ):  # it has a type of the user's own that JSON schema knows nothing of
         return None
     properties = plain.get("properties")
-    return (
-        list(properties)
-        if isinstance(properties, Mapping) and not plain.get("additionalProperties")
-        else None
-    )
+    if isinstance(properties, Mapping) and not plain.get("additionalProperties"):
+        return list(properties)
+    return None
 
 
 _SECONDS: Final = 0.1
@@ -336,11 +333,9 @@ everything by another type.
 def why_unchecked(schema: Schema | None) -> str | None:
     """Return why a schema does not check values (doing so takes too long), or None."""
     schema = unwrapped(schema)
-    return (
-        _checker(_written(schema)).why_not
-        if isinstance(schema, Mapping) and schema
-        else None
-    )
+    if isinstance(schema, Mapping) and schema:
+        return _checker(_written(schema)).why_not
+    return None
 
 
 def refuses(schema: Mapping[str, Any], value: Any) -> bool:
@@ -384,7 +379,8 @@ class _Deadline(threading.local):
     _began = _ends = math.inf
 
     def start(self) -> None:
-        self._began, self._ends = time.thread_time(), time.perf_counter() + _SECONDS
+        self._began = time.thread_time()
+        self._ends = time.perf_counter() + _SECONDS
 
     def check(self) -> None:
         if time.perf_counter() > self._ends:
@@ -428,11 +424,10 @@ class _Checker:
 
     def check(self, value: Any) -> SchemaCheck:
         def checked() -> SchemaCheck:
-            error = (
-                None
-                if self.validator is None
-                else next(self.validator.iter_errors(value), None)
-            )
+            if self.validator is None:
+                error = None
+            else:
+                error = next(self.validator.iter_errors(value), None)
             if error is None:
                 return SchemaCheck(None, self.why_not)
             rule = "/".join(map(str, error.absolute_schema_path))
@@ -470,11 +465,9 @@ class _Checker:
         try:
             return work()
         except (_TooSlowError, TimeoutError):
-            self.schema, self.validator, self.why_not = (
-                True,
-                None,
-                f"that takes more than {_SECONDS} seconds",
-            )
+            self.schema = True
+            self.validator = None
+            self.why_not = f"that takes more than {_SECONDS} seconds"
         except (
             BaseException
         ) as error:  # a reference to nowhere or without end, a pattern that is none
@@ -715,11 +708,9 @@ class _ValueReader:
             unique = {canonical(item): item for item in items}  # a set
             return [unique[spelled] for spelled in sorted(unique)]
         value = _converted(value, schema)
-        return (
-            _spelled(value, schema)
-            if self.formats and isinstance(value, str)
-            else value
-        )
+        if self.formats and isinstance(value, str):
+            return _spelled(value, schema)
+        return value
 
     def _read_by_parts(
         self, value: Any, schema: Mapping[str, Any], around: tuple[int, ...]
@@ -737,10 +728,8 @@ class _ValueReader:
         return value
 
     def _read_object(self, value: dict[str, Any], schema: Mapping[str, Any]) -> Any:
-        properties, other_properties = (
-            schema.get("properties"),
-            schema.get("additionalProperties"),
-        )
+        properties = schema.get("properties")
+        other_properties = schema.get("additionalProperties")
         properties = properties if isinstance(properties, dict) else {}
         full = {
             key: self.read_value(item, properties.get(key, other_properties))
@@ -786,23 +775,20 @@ def _resolved(schema: Any, root: Mapping[str, Any]) -> Any:
             return {}
         schema = root
         for key in path.split("/")[1:]:
-            schema = (
-                schema.get(key.replace("~1", "/").replace("~0", "~"))
-                if isinstance(schema, dict)
-                else None
-            )
+            if isinstance(schema, dict):
+                schema = schema.get(key.replace("~1", "/").replace("~0", "~"))
+            else:
+                schema = None
     return {}
 
 
 def _types_of(schema: Any) -> list[str]:
     kinds = schema.get("type") if isinstance(schema, dict) else None
-    return (
-        [str(kind) for kind in kinds]
-        if isinstance(kinds, list)
-        else [kinds]
-        if isinstance(kinds, str)
-        else []
-    )
+    if isinstance(kinds, list):
+        return [str(kind) for kind in kinds]
+    if isinstance(kinds, str):
+        return [kinds]
+    return []
 
 
 def _is_of(value: Any, types: list[str]) -> bool:

@@ -147,11 +147,9 @@ def answering_part(sentence: str, question: str) -> str:
     if part == tokens and not introduction:
         return sentence
     text = sentence[part[0].start : part[-1].end].rstrip(" ,;:")
-    return (
-        text.strip(' ."“”')
-        if text.count('"') % 2 or text.count("“") != text.count("”")
-        else text
-    )
+    if text.count('"') % 2 or text.count("“") != text.count("”"):
+        return text.strip(' ."“”')
+    return text
 
 
 @dataclass(frozen=True)
@@ -214,9 +212,10 @@ def _is_inflected(word: str, stem: str) -> bool:
 
 def _token(match: re.Match[str], question: _QuestionWords) -> _Token:
     raw = match[0]
-    text = (
-        raw.strip(_EDGES) if len(raw.strip(_EDGES)) > 1 or raw[:1] not in "([{" else raw
-    )
+    if len(raw.strip(_EDGES)) > 1 or raw[:1] not in "([{":
+        text = raw.strip(_EDGES)
+    else:
+        text = raw
     start = match.start() + len(raw) - len(raw.lstrip("*_`\"'“”"))
     folded = text.casefold()
     begins_sentence = (
@@ -244,7 +243,8 @@ def _around_copula(tokens: Tokens, language: Language) -> Tokens:
     for index in reversed(range(1, len(tokens) - 1 + 1)):
         if tokens[index].word not in _copulas(language):
             continue
-        subject, rest = tokens[:index], tokens[index + 1 :]
+        subject = tokens[:index]
+        rest = tokens[index + 1 :]
         content = [token for token in subject if not token.is_function_word]
         repeated = [token for token in content if token.is_known]
         is_participle = (
@@ -277,7 +277,8 @@ def _beside_verb(tokens: Tokens) -> Tokens:
         and re.fullmatch("[A-Z]", tokens[start].text)
     ):
         start -= 1  # vitamin D
-    subject, rest = tokens[:start], tokens[start:]
+    subject = tokens[:start]
+    rest = tokens[start:]
     if not rest:
         return []
     shared = [
@@ -297,11 +298,9 @@ def _beside_verb(tokens: Tokens) -> Tokens:
         for token in rest[len(beginning) :]
         if token.is_known and not token.is_function_word
     ]
-    return (
-        beginning
-        if len(shared) + len(left_out) >= 2 or (has_pronoun and shared)
-        else []
-    )
+    if len(shared) + len(left_out) >= 2 or (has_pronoun and shared):
+        return beginning
+    return []
 
 
 def _before_verb(tokens: Tokens, question: str) -> Tokens:
@@ -317,7 +316,8 @@ def _without_known_beginning(tokens: Tokens) -> Tokens:
     """Leave out participles, verbs and small words in front of the answer."""
     start = 0
     while start < len(tokens) - 1:
-        token, following = tokens[start], tokens[start + 1]
+        token = tokens[start]
+        following = tokens[start + 1]
         is_verb = token.is_verb and (
             token.is_known or _begins_a_piece(tokens[start + 1 :])
         )
@@ -344,14 +344,16 @@ def _without_known_end(tokens: Tokens) -> Tokens:
     """
     end = len(tokens)
     while end > 1:
-        token, before = tokens[end - 1], tokens[end - 2]
+        token = tokens[end - 1]
+        before = tokens[end - 2]
         is_counted = (
             before.has_number and before.is_new and not token.is_function_word
         )  # 12 apples
         if token.is_new or is_counted or before.word == "per":
             break
         end -= 1
-    beginning, phrase = tokens[:end], tokens[end:]
+    beginning = tokens[:end]
+    phrase = tokens[end:]
     if not any(token.is_new or token.has_number for token in beginning):
         return tokens
     while len(beginning) > 1 and phrase and beginning[-1].word in _DANGLING:

@@ -93,11 +93,10 @@ def _after_correction(text: str) -> str:
     small = lowered(text[offset:])
     for start in reversed(list(_SENTENCE_START.finditer(small))):
         correction = _correction().match(small, start.end())
-        rest = (
-            text[offset + correction.end() :].lstrip(_MARKS_BETWEEN)
-            if correction
-            else ""
-        )
+        if correction:
+            rest = text[offset + correction.end() :].lstrip(_MARKS_BETWEEN)
+        else:
+            rest = ""
         rest = _MISTAKE.sub("", rest)
         if rest:
             should_be = _SHOULD_BE.search(rest)

@@ -134,11 +134,9 @@ def _box_at(text: str, opening: int, cut_off: bool) -> tuple[int, int, str] | No
 def _last_tag(text: str) -> Statement | None:
     start = max(text.rfind("<answer>"), text.rfind("<ANSWER>"), text.rfind("<Answer>"))
     match = _TAG.match(text, start) if start >= 0 else None
-    return (
-        Statement(start, match["inside"].strip())
-        if match and match["inside"].strip()
-        else None
-    )
+    if match and match["inside"].strip():
+        return Statement(start, match["inside"].strip())
+    return None
 
 
 def _behind_hashes(text: str, cut_off: bool) -> Statement | None:
@@ -162,9 +160,10 @@ def _field(text: str, cut_off: bool) -> Statement | None:
     tail = text[-_LONGEST_OBJECT:]
     for name in _FIELDS:
         start = text.rfind(f'"{name}"')
-        value = (
-            field_of_last_object(tail, name, cut_off=cut_off) if start >= 0 else None
-        )
+        if start >= 0:
+            value = field_of_last_object(tail, name, cut_off=cut_off)
+        else:
+            value = None
         if value:
             return Statement(start, value)
     return None

@@ -242,7 +242,8 @@ def _simple_unit(text: str) -> Unit | None:
     name = raised["name"]
     first, _, rest = name.partition(" ")
     if power == 1 and rest and first.casefold() in _POWERS:
-        power, name = _POWERS[first.casefold()], rest
+        power = _POWERS[first.casefold()]
+        name = rest
     unit = _named(name)
     if unit is None or power == 1:
         return unit

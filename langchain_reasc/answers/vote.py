@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage
 
@@ -184,20 +184,16 @@ def _vote_of_calls(
         return Vote(None, cut_off, CUT_OFF)
     received = tools.received(calls, schemas)
     if isinstance(received, str):
-        refused = (
-            [{**call, "args": {}} for call in calls]
-            if received == UNKNOWN_TOOL
-            else calls
-        )
+        refused: list[Any] = list(calls)
+        if received == UNKNOWN_TOOL:
+            refused = [{**call, "args": {}} for call in calls]
         return Vote(None, why_none=received, instead=tools.answer(refused))
     objects = extract.objects
     if objects is None or objects.in_calls(calls) is None:
         answer = tools.answer(received)
-        return (
-            Vote(answer, kind=tools.kind(calls), calls=True)
-            if answer
-            else Vote(None, why_none=INVALID_CALLS)
-        )
+        if answer:
+            return Vote(answer, kind=tools.kind(calls), calls=True)
+        return Vote(None, why_none=INVALID_CALLS)
     arguments = calls[0]["args"] if objects.schema else received[0]["args"]
     answer = objects.answer(arguments)  # structured output by function calling
     if answer is None:
@@ -209,11 +205,9 @@ def _vote_of_calls(
 
 
 def _by_field(vote: Vote, objects: ObjectVotes) -> Vote:
-    return (
-        replace(vote, fields=objects.fields(str(vote.answer)))
-        if objects.by_field
-        else vote
-    )
+    if objects.by_field:
+        return replace(vote, fields=objects.fields(str(vote.answer)))
+    return vote
 
 
 def _spoken_text(message: AIMessage) -> str:
@@ -286,11 +280,10 @@ def places_of(
     """
     text = _spoken_text(message)
     in_text = vote.answer is not None and not vote.calls and not extract.reads_message
-    answer = (
-        _place_of_answer(text, extract, question, cut_off=vote.cut_off)
-        if in_text
-        else None
-    )
+    if in_text:
+        answer = _place_of_answer(text, extract, question, cut_off=vote.cut_off)
+    else:
+        answer = None
     return Places(text, answer, _last_step(text, answer))
 
 
@@ -322,11 +315,9 @@ def _found(
 ) -> str | None:
     spoken = without_reasoning(text)
     try:
-        return (
-            None
-            if spoken is None
-            else extract.raw(spoken, question=question, cut_off=cut_off)
-        )
+        if spoken is None:
+            return None
+        return extract.raw(spoken, question=question, cut_off=cut_off)
     except Exception:  # a user's function may raise over a text that no model wrote
         return None
 
@@ -343,7 +334,8 @@ def _spellings(answer: str, text: str) -> Iterator[Place]:
     """Yield places that spell an answer, last first: exactly, or else with other marks
     between its parts.
     """
-    position, exact = len(text), False
+    position = len(text)
+    exact = False
     while (position := text.rfind(answer, 0, position + len(answer) - 1)) >= 0:
         if _stands_alone(text, position, position + len(answer)):
             exact = True

@@ -107,7 +107,8 @@ def _registered() -> typer.Typer:
     """Return the commands that packages register as entry points: a function, or a
     module with several commands.
     """
-    registered, missing = typer.Typer(), set(_EXTRAS)
+    registered = typer.Typer()
+    missing = set(_EXTRAS)
     for entry in entry_points(group="langchain_reasc.commands"):
         try:
             command = entry.load()

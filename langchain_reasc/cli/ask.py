@@ -93,7 +93,8 @@ def ask(
     """
     from langchain_reasc.cli.live import LiveVotes
 
-    text, console = _question(question), stderr()
+    text = _question(question)
+    console = stderr()
     with LiveVotes(console, max_samples, quiet=as_json) as live:
         if not any(
             str(name).startswith("hf:") for name in (source.model, larger.escalate_to)
@@ -208,11 +209,10 @@ def _show_sample(
     score = "" if response.score is None else f"  score {response.score:.3f}"
     passed = decision.reason == "gate"  # then no vote is counted
     ahead = f"posterior of the votes {decision.posterior:.3f}"
-    after = (
-        "passes the gate"
-        if passed
-        else f"{ahead}  {'stop' if decision.stop else 'go on'}"
-    )
+    if passed:
+        after = "passes the gate"
+    else:
+        after = f"{ahead}  {'stop' if decision.stop else 'go on'}"
     whose = f"{response.asked} model " if response.asked else ""
     console.print(
         (

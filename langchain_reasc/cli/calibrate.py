@@ -136,8 +136,10 @@ def calibrate(
             f"{data} is a recorded pool, not a file of questions: reasc pool calibrate "
             f"{data}"
         )
-    spec, in_flight = measure_spec(signal, score, window), source.in_flight(concurrency)
-    asked, how = _questions(data, fields, unlabelled=unlabelled), asking.prompting()
+    spec = measure_spec(signal, score, window)
+    in_flight = source.in_flight(concurrency)
+    asked = _questions(data, fields, unlabelled=unlabelled)
+    how = asking.prompting()
     questions = sampled(asked, limit or (300 if larger.is_given else 128), seed)
     rows.parent.mkdir(parents=True, exist_ok=True)
     with (

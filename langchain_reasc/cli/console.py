@@ -239,7 +239,8 @@ def progress(
         TimeElapsedColumn(),
     )
     console = stderr()
-    reached, said = (0, 0), time.monotonic()
+    reached = (0, 0)
+    said = time.monotonic()
     shown = console.is_terminal and not quiet
     bar = Progress(
         *columns,
@@ -272,11 +273,9 @@ def progress(
 
 def _console(*, stderr: bool) -> "Console":
     console = _console_class()(stderr=stderr, highlight=False)
-    return (
-        console
-        if console.is_terminal
-        else _console_class()(stderr=stderr, highlight=False, width=_WIDTH)
-    )
+    if console.is_terminal:
+        return console
+    return _console_class()(stderr=stderr, highlight=False, width=_WIDTH)
 
 
 @cache

@@ -45,13 +45,14 @@ def inspect(
     if is_store(path):
         store = ObservationStore.open(path)
         learner = Learner.from_store(store)
-        held, lines = _held(store, learner), [*_store(store, learner)]
+        held = _held(store, learner)
+        lines = [*_store(store, learner)]
     else:
         calibration = load_calibration(path)
         held = calibration.model_dump(mode="json")
-        larger = (
-            () if calibration.large is None else _model(calibration.large, "Larger")
-        )
+        larger: Any = ()
+        if calibration.large is not None:
+            larger = _model(calibration.large, "Larger")
         described = describe_calibration(calibration).lines(
             f"reasc ask --calibration {path}"
         )
@@ -73,7 +74,8 @@ def is_store(path: Path) -> bool:
 
 
 def _held(store: "ObservationStore", learner: "Learner") -> dict[str, Any]:
-    known, calibration = learner.observations, learner.calibration
+    known = learner.observations
+    calibration = learner.calibration
     return {
         "fingerprint": store.fingerprint and store.fingerprint.model_dump(mode="json"),
         "state": {
@@ -108,7 +110,8 @@ def _store(store: "ObservationStore", learner: "Learner") -> Iterator[str]:
     for known in sorted(store.escalations(), key=lambda known: -known.rows):
         yield from describe_escalation(known).lines()
     if learner.observations.seen or not store.escalations():
-        questions, made = learner.observations, learner.calibration
+        questions = learner.observations
+        made = learner.calibration
         made = made and with_expectation(
             made, questions.newest, learner.measures, budget=DEFAULT_BUDGET
         )

@@ -40,7 +40,9 @@ class LiveVotes(BaseCallbackHandler, AbstractContextManager["LiveVotes"]):
     """
 
     def __init__(self, console: Console, most: int, *, quiet: bool) -> None:
-        self._most, self._said, self._status = most, "", "loading the model"
+        self._most = most
+        self._said = ""
+        self._status = "loading the model"
         self._first: Any = None  # the run of the first response
         self._asked: str | None = None
         self._votes = Counter[str | None]()
@@ -74,7 +76,8 @@ class LiveVotes(BaseCallbackHandler, AbstractContextManager["LiveVotes"]):
     def on_chat_model_start(self, *_: Any, run_id: Any, **__: Any) -> None:
         """Tell the first response from the others."""
         if self._first is None:
-            self._first, self._status = run_id, self._count()
+            self._first = run_id
+            self._status = self._count()
 
     def on_llm_new_token(
         self, token: Any, *, chunk: Any = None, run_id: Any, **_: Any

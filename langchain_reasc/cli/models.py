@@ -131,10 +131,8 @@ class ModelOptions:
         options = {name: value for name, value in options.items() if value is not None}
         if self.chat_template is not None:
             options["chat_template"] = self._template_of_gguf(self.chat_template)
-        given, make = (
-            _Given(self.model_kwargs or (), self.key_variable, default_seed),
-            None,
-        )
+        given = _Given(self.model_kwargs or (), self.key_variable, default_seed)
+        make = None
         if self.model_class is not None:
             if self.url:
                 raise ConfigurationError(
@@ -158,9 +156,9 @@ class ModelOptions:
             else:
                 options |= {} if self.model is None else {"model": _file(self.model)}
         model = _make(kind, make or kind, given, options)
-        return (
-            model if isinstance(model, AbstractContextManager) else nullcontext(model)
-        )
+        if isinstance(model, AbstractContextManager):
+            return model
+        return nullcontext(model)
 
     def _template_of_gguf(self, path: Path) -> str:
         if self.url or self.model_class is not None or _is_of_provider(self.model):
@@ -212,11 +210,9 @@ def _price_ratio(value: str | None) -> Any:
         raise typer.BadParameter(
             f"takes a number such as 10, or four prices such as 0.15,0.6,2.5,10; got {value!r}"
         )
-    return (
-        prices[0]
-        if len(prices) == 1
-        else ((prices[0], prices[1]), (prices[2], prices[3]))
-    )
+    if len(prices) == 1:
+        return prices[0]
+    return ((prices[0], prices[1]), (prices[2], prices[3]))
 
 
 @dataclass
@@ -286,11 +282,15 @@ class LargerModelOptions:
         if not self.is_given:
             yield {}
             return
-        name, urls = self.escalate_to or self.escalate_model, self.escalate_url
+        name = self.escalate_to or self.escalate_model
+        urls = self.escalate_url
         source = ModelOptions(model=name, url=urls, key_variable=self.escalate_key)
-        options = (
-            of_servers if urls else {} if _is_of_provider(name) else {"seed": seed}
-        )
+        if urls:
+            options = of_servers
+        elif _is_of_provider(name):
+            options = {}
+        else:
+            options = {"seed": seed}
         with source.open(**options) as model:
             yield {"escalate_to": self.escalation(model)}
 
@@ -309,11 +309,10 @@ class LargerModelOptions:
             if getattr(self, option, None) is not None and not needs.get(
                 option, self.is_given
             ):
-                beside = (
-                    "--escalate-url"
-                    if option in needs
-                    else "--escalate-to or --escalate-url"
-                )
+                if option in needs:
+                    beside = "--escalate-url"
+                else:
+                    beside = "--escalate-to or --escalate-url"
                 raise ConfigurationError(
                     f"--{option.replace('_', '-')} goes with {beside}"
                 )
@@ -392,7 +391,8 @@ def _make(
     """Make a chat model of a class; ``options`` (``model``, ``temperature``, ``seed``,
     ...) are under our names.
     """
-    kwargs, fields = read_kwargs(given.kwargs), _arguments(kind)
+    kwargs = read_kwargs(given.kwargs)
+    fields = _arguments(kind)
     secrets = [
         name
         for name, field in kind.model_fields.items()
@@ -405,11 +405,10 @@ def _make(
     }
     _set_options(kind, kwargs, fields, options)
     if given.default_seed is not None and (seed := _argument("seed", fields)):
-        kwargs = (
-            {seed: given.default_seed} | kwargs
-            if fields[seed] not in map(fields.get, kwargs)
-            else kwargs
-        )
+        if fields[seed] not in map(fields.get, kwargs):
+            kwargs = {seed: given.default_seed} | kwargs
+        else:
+            kwargs = kwargs
     if given.key_variable is not None:
         kwargs[_key_argument(kind, fields, secrets)] = secret_in(given.key_variable)
     return _construct(kind, make, kwargs)
@@ -567,7 +566,8 @@ def _set_options(
     """Add options of the commands to a class's arguments, under the class's names."""
     settled = {fields.get(name) for name in kwargs}
     for option, value in options.items():
-        flag, name = f"--{option.replace('_', '-')}", _argument(option, fields)
+        flag = f"--{option.replace('_', '-')}"
+        name = _argument(option, fields)
         if (
             name is None and option not in _FIELDS and "extra_body" in fields
         ):  # what a preset sets, such as top_k
@@ -590,11 +590,10 @@ def _key_argument(kind: type, fields: Mapping[str, str], secrets: Sequence[str])
     if "api_key" in fields:
         return "api_key"
     if len(secrets) != 1:
-        which = (
-            f"has several secrets ({', '.join(secrets)})"
-            if secrets
-            else "takes no API key by any known name"
-        )
+        if secrets:
+            which = f"has several secrets ({', '.join(secrets)})"
+        else:
+            which = "takes no API key by any known name"
         raise ConfigurationError(
             f"{kind.__name__} {which}; give it in --model-kwargs, as name=env:NAME"
         )

@@ -93,11 +93,9 @@ def _yes_or_no(value: bool | None, unknown: str = "not known") -> str:
 def _logprobs(one: "Capabilities") -> str:
     if not one.logprobs:
         return _yes_or_no(one.logprobs)
-    return (
-        f"yes, up to {one.top_logprobs} alternatives"
-        if one.top_logprobs
-        else "yes, the chosen token's alone"
-    )
+    if one.top_logprobs:
+        return f"yes, up to {one.top_logprobs} alternatives"
+    return "yes, the chosen token's alone"
 
 
 _ROWS: "dict[str, Callable[[Capabilities], str]]" = {

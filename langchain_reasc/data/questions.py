@@ -84,10 +84,8 @@ def labelled_questions(
     """
     questions: dict[str, LabelledQuestion] = {}
     for where, row in rows:
-        question, references = (
-            reader.question(row, where),
-            reader.references(row, where),
-        )
+        question = reader.question(row, where)
+        references = reader.references(row, where)
         name = (
             id_of(row, reader.id_field)
             or id_of(row, "id")

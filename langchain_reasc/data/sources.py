@@ -150,7 +150,8 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield each line with its number from 1, its end included; one line is in memory
     at a time.
     """
-    packed, at = path.suffix.lower() == ".gz", 0
+    packed = path.suffix.lower() == ".gz"
+    at = 0
     try:
         with (
             open_file(path) as opened,
@@ -190,11 +191,10 @@ def _decoded(line: bytes, where: str) -> str:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
         byte = line[error.start : error.start + 1]
-        seems = (
-            "UTF-16"
-            if line.startswith(_UTF_16)
-            else "another encoding, such as Latin-1"
-        )
+        if line.startswith(_UTF_16):
+            seems = "UTF-16"
+        else:
+            seems = "another encoding, such as Latin-1"
         raise ConfigurationError(
             f"{where} is not UTF-8 (byte {byte!r} at {error.start}): the file seems to "
             f"be in {seems}; save it as UTF-8"
@@ -225,11 +225,10 @@ def _json_lines(path: Path) -> Iterator[tuple[str, Row]]:
         try:
             row = parse_json(line)
         except ValueError as error:
-            torn = (
-                "; this last line has no end: the file was cut off"
-                if is_cut_off(line.encode())
-                else ""
-            )
+            if is_cut_off(line.encode()):
+                torn = "; this last line has no end: the file was cut off"
+            else:
+                torn = ""
             raise ConfigurationError(
                 f"{where} is not valid JSON ({getattr(error, 'msg', error)}){torn}; "
                 "questions come as JSON Lines, or as .json, .csv, .tsv or .parquet"
@@ -281,7 +280,8 @@ def _table_rows(
     first = next(records, ("", []))
     header = list(map(str.strip, first[1]))
     if not (named or _is_header(header)):
-        header, records = ["question", "answer"][: len(header)], chain([first], records)
+        header = ["question", "answer"][: len(header)]
+        records = chain([first], records)
     if twice := sorted({name for name in header if name and header.count(name) > 1}):
         raise ConfigurationError(
             f"{path}, line 1: the header names {', '.join(twice)} twice"
@@ -320,11 +320,10 @@ def _records(reader: Any, path: Path) -> Iterator[tuple[str, list[str]]]:
             return
         except csv.Error as error:
             ended = str(error) == "unexpected end of data"
-            why = (
-                "a quote is opened and never closed, or the file was cut off"
-                if ended
-                else error
-            )
+            if ended:
+                why = "a quote is opened and never closed, or the file was cut off"
+            else:
+                why = str(error)
             raise ConfigurationError(
                 f"{where} begins what cannot be read as a table: {why}"
             ) from None

@@ -261,7 +261,8 @@ def likelihoods(
     from scipy.special import gammaln
 
     grid = np.asarray(components, dtype=np.float64)
-    discount, concentration = grid[:, 0], grid[:, 1]
+    discount = grid[:, 0]
+    concentration = grid[:, 1]
     again = 1 - discount
     rows = []
     for counts in partitions:  # in logarithms, as factorials soon overflow
@@ -296,7 +297,8 @@ def stays(
         horizon: final number of answers.
         components: the components.
     """
-    n, shape = sum(counts), _shape(counts)
+    n = sum(counts)
+    shape = _shape(counts)
     probabilities: Floats = _table(horizon, components)[n][_positions(n)[shape]]
     return probabilities
 
@@ -312,14 +314,13 @@ def _table(horizon: int, components: tuple[Component, ...]) -> list[Floats]:
     """
     if horizon < 1:
         raise ConfigurationError(f"horizon must be at least 1 answer, got {horizon}")
-    grid, exact = (
-        np.asarray(components, dtype=np.float64),
-        min(horizon, LARGEST_HORIZON),
-    )
+    grid = np.asarray(components, dtype=np.float64)
+    exact = min(horizon, LARGEST_HORIZON)
     values: list[Floats] = [np.zeros((0, len(grid)))] * (exact + 1)
     ends = [[_stays_to_the_end(shape, horizon - exact)] for shape in _positions(exact)]
     values[exact] = np.repeat(ends, len(grid), axis=1)
-    discount, concentration = grid[:, 0], grid[:, 1]
+    discount = grid[:, 0]
+    concentration = grid[:, 1]
     for n in range(exact - 1, 0, -1):
         into, *columns, begins = _steps(n)
         sizes, times, kinds = (column[:, None] for column in columns)

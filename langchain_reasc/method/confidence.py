@@ -225,11 +225,9 @@ class Measure:
         return response_score(values[slice(*span)], score="mean")
 
     def __str__(self) -> str:
-        return (
-            f"{self.signal}/{self.score}/W={self.window}"
-            if self.windowed
-            else f"{self.signal}/{self.score}"
-        )
+        if self.windowed:
+            return f"{self.signal}/{self.score}/W={self.window}"
+        return f"{self.signal}/{self.score}"
 
 
 def _check_score(score: str, window: int, known: Collection[str] = SCORES) -> None:

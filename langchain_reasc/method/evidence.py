@@ -100,7 +100,8 @@ def posterior(evidence: Mapping[str, float]) -> float:
 
 @lru_cache(maxsize=4096)
 def _dominance(first: float, second: float) -> float:
-    a, b = first + 1.0, second + 1.0
+    a = first + 1.0
+    b = second + 1.0
     if (
         a > 1e12
     ):  # a normal distribution by then, to eleven digits; betainc may return NaN

@@ -90,11 +90,9 @@ class ByField(StoppingRule):
         )
         if objects.answer == BLANK:
             return objects
-        return (
-            decision
-            if objects.stop
-            else replace(decision, stop=False, reason=None, never_agrees=())
-        )
+        if objects.stop:
+            return decision
+        return replace(decision, stop=False, reason=None, never_agrees=())
 
     def weights(self, responses: Sequence[Response]) -> list[float]:
         """Return those of the rule."""
@@ -114,7 +112,8 @@ class ByField(StoppingRule):
         whole = self._closest(responses, parts)
         answer = assembled({name: part.answer for name, part in parts.items()})
         if answer is None or (self.accepts is not None and not self.accepts(answer)):
-            answer, whole = whole, None
+            answer = whole
+            whole = None
         return combine(parts, answer=answer, votes=votes, whole=whole)
 
     def _decide_field(self, name: str, responses: Sequence[Response]) -> Decision:
@@ -135,11 +134,9 @@ class ByField(StoppingRule):
             decision = combine(
                 {"kind": decision, "answer": median}, answer=median.answer, votes=median
             )
-        return (
-            replace(decision, never_agrees=(name,))
-            if decision.never_agrees
-            else decision
-        )
+        if decision.never_agrees:
+            return replace(decision, never_agrees=(name,))
+        return decision
 
     def _decide_number(
         self,
@@ -209,7 +206,8 @@ class ByField(StoppingRule):
     def _agrees(self, name: str, one: str | None, other: str | None) -> bool:
         if one == other:
             return True
-        a, b = number_in(one), number_in(other)
+        a = number_in(one)
+        b = number_in(other)
         if a is None or b is None or name in self.voted:
             return False
         return within(a, b, self.tolerance.get(name, 0.0))
@@ -300,7 +298,8 @@ def _weighted_median(
     Args:
         votes: (number, weight, spelling) for each response; not empty.
     """
-    half, reached = sum(weight for _, weight, _ in votes) / 2, 0.0
+    half = sum(weight for _, weight, _ in votes) / 2
+    reached = 0.0
     ranked = sorted(votes, key=lambda vote: vote[0])
     middle = ranked[-1][0]  # where rounding keeps the sum below half
     for number, weight, _ in ranked:

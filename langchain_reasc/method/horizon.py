@@ -84,7 +84,8 @@ class FiniteHorizon(StoppingRule):
         return self.budget > 1 and self.earliest == 1
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
-        votes, left = self.tally(responses), self.budget - len(responses)
+        votes = self.tally(responses)
+        left = self.budget - len(responses)
         if left <= 0:
             return votes
         first, second = two_largest(votes.evidence)
@@ -125,7 +126,8 @@ class CannotCatchUp(StoppingRule):
         return self.budget == 2
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
-        votes, left = self.tally(responses), self.budget - len(responses)
+        votes = self.tally(responses)
+        left = self.budget - len(responses)
         if left <= 0:
             return votes
         stop = _is_final(votes, left)
@@ -163,7 +165,8 @@ def stays_ahead(first: int, second: int, left: int) -> float:
 
 
 def _is_final(votes: Decision, left: int) -> bool:
-    lead, ahead_of_ties = votes.evidence.get(votes.answer or "", 0.0), False
+    lead = votes.evidence.get(votes.answer or "", 0.0)
+    ahead_of_ties = False
     for answer, count in votes.evidence.items():
         if answer == votes.answer:
             ahead_of_ties = True  # what comes later loses a tie
@@ -239,8 +242,10 @@ def _gain_per_vote(first: float, second: float, horizon: int) -> float:
         gammaln,
     )  # deferred: keeps `import langchain_reasc` light
 
-    a, b = first + 1.0, second + 1.0
-    r, x = np.arange(1, horizon + 1)[:, None], np.arange(horizon + 1)[None, :]
+    a = first + 1.0
+    b = second + 1.0
+    r = np.arange(1, horizon + 1)[:, None]
+    x = np.arange(horizon + 1)[None, :]
     rest = np.maximum(r - x, 0)
     chosen = gammaln(r + 1) - gammaln(x + 1) - gammaln(rest + 1)
     likely = np.where(

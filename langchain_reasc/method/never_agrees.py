@@ -285,20 +285,16 @@ def _chance(values_so_far: int, left: int, choices: int) -> float:
         / prior.sum()
         * likelihoods([(1,) * values_so_far], components)[0]
     )
-    needed, values = (
-        max(2, -(-(values_so_far + left) // 4)),
-        np.full(len(components), float(values_so_far)),
-    )
+    needed = max(2, -(-(values_so_far + left) // 4))
+    values = np.full(len(components), float(values_so_far))
 
     def reach(votes: int, count: int) -> npt.NDArray[np.float64]:
-        """Return P(a value with one vote of ``drawn`` gets that many more),
+        """Return P(a value with one vote of ``count`` gets that many more),
         Beta-binomial, of each component.
         """
-        trials, a, b = (
-            values_so_far + left - count,
-            1 - discount,
-            count - 1 + concentration + discount,
-        )
+        trials = values_so_far + left - count
+        a = 1 - discount
+        b = count - 1 + concentration + discount
         more = np.arange(votes, trials + 1)[:, None]
         ways = gammaln(trials + 1) - gammaln(more + 1) - gammaln(trials - more + 1)
         chances = np.exp(ways + betaln(more + a, trials - more + b) - betaln(a, b))

@@ -41,7 +41,8 @@ class Race(StoppingRule):
         return self.votes == 1 or self.known is not None
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
-        tally, racing = self.tally(responses), responses[: self.votes]
+        tally = self.tally(responses)
+        racing = responses[: self.votes]
         if any(_dissents(response, racing[0].answer) for response in racing):
             return replace(tally, stop=True, reason="contested")
         is_known = (
@@ -49,11 +50,9 @@ class Race(StoppingRule):
             and self.known is not None
             and racing[0].answer == self.known
         )
-        return (
-            replace(tally, stop=True, reason="unanimous")
-            if is_known or len(racing) == self.votes
-            else tally
-        )
+        if is_known or len(racing) == self.votes:
+            return replace(tally, stop=True, reason="unanimous")
+        return tally
 
 
 def _dissents(response: Response, answer: str | None) -> bool:

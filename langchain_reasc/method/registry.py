@@ -50,7 +50,8 @@ def rule_named(
         raise ConfigurationError(
             f"no stopping rule is called {name!r}; there are {', '.join(classes)}"
         )
-    rule, arguments = classes[name], dict(parameters or {})
+    rule = classes[name]
+    arguments = dict(parameters or {})
     required = _parameters(rule)
     if unknown := arguments.keys() - required.keys():
         listed = ", ".join(required) or "none"

@@ -118,11 +118,10 @@ class CallJoiner:
         self, index: Any, id: str | None, name: str | None, arguments: str | None
     ) -> StreamedCall | None:
         """Add a piece, and return its call; None if the piece says nothing."""
-        call = (
-            self._named(index, id, name)
-            if name
-            else self._continued(index, id, arguments)
-        )
+        if name:
+            call = self._named(index, id, name)
+        else:
+            call = self._continued(index, id, arguments)
         if call is None and not (id or name or (arguments or "").strip()):
             return None
         if call is None:
@@ -331,9 +330,9 @@ def _with_arguments(
             by_id[index] = raw
         elif function.get("name"):
             id = raw.get("id") or None
-            call_arguments = (
-                arguments[id] if id and id in arguments else function.get("arguments")
-            )
+            call_arguments: Any = function.get("arguments")
+            if id and id in arguments:
+                call_arguments = arguments[id]
             by_id.setdefault(
                 id or index,
                 {**raw, "function": {**function, "arguments": call_arguments}},

@@ -182,11 +182,10 @@ def as_chunk(result: ChatResult) -> ChatGenerationChunk:
     """Return a response that was taken whole as the only chunk of a stream."""
     generation = result.generations[0]
     message: Any = generation.message
-    model_name = (
-        {"model_name": name}
-        if (name := (result.llm_output or {}).get("model_name"))
-        else {}
-    )
+    if name := (result.llm_output or {}).get("model_name"):
+        model_name = {"model_name": name}
+    else:
+        model_name = {}
     fields = {
         field: getattr(message, field)
         for field in AIMessage.model_fields
@@ -235,11 +234,10 @@ class ResponseBound:
                 for 65,536.
         """
         self._limit = limit = max_tokens or _NO_LIMIT
-        self._most_tokens, self._most_words = limit + limit // 8 + 16, 2 * limit + 64
-        self._most_characters, self._most_chunks = (
-            128 * limit + 16_384,
-            4 * limit + 4096,
-        )
+        self._most_tokens = limit + limit // 8 + 16
+        self._most_words = 2 * limit + 64
+        self._most_characters = 128 * limit + 16_384
+        self._most_chunks = 4 * limit + 4096
         self._tokens = self._chunks = self._words = self._characters = 0
         self._ended = False
         self._seen: list[ChatGenerationChunk] = []

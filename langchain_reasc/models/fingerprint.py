@@ -54,9 +54,9 @@ class HashedPart(BaseModel):
     sha256: str | None = None
 
     def __str__(self) -> str:
-        return (
-            self.shown if self.sha256 is None else f"{self.shown} ({self.sha256[:12]})"
-        )
+        if self.sha256 is None:
+            return self.shown
+        return f"{self.shown} ({self.sha256[:12]})"
 
 
 class Fingerprint(BaseModel):
@@ -197,18 +197,17 @@ def confidence_part(instruction: str | None) -> HashedPart:
     """Describe the instruction that asks a model to state its confidence; None if it is
     not asked.
     """
-    return (
-        HashedPart(shown="not asked for")
-        if instruction is None
-        else _hashed("asked for", instruction)
-    )
+    if instruction is None:
+        return HashedPart(shown="not asked for")
+    return _hashed("asked for", instruction)
 
 
 def votes_part(votes: ToolVotes) -> HashedPart | None:
     """Describe how calls of tools are compared; None for the default. Functions are
     compared by name.
     """
-    default, plain = ToolVotes().as_plain(), votes.as_plain()
+    default = ToolVotes().as_plain()
+    plain = votes.as_plain()
     changed = {name: value for name, value in plain.items() if value != default[name]}
     return _hashed(_canonical(changed), changed) if changed else None
 
@@ -219,11 +218,9 @@ def answer_name(spec: Any) -> str:
 
     Lambdas and others without a name are ``custom``.
     """
-    name = (
-        spec
-        if isinstance(spec, str)
-        else getattr(spec, "name", None) or getattr(spec, "__name__", None)
-    )
+    name: Any = spec
+    if not isinstance(spec, str):
+        name = getattr(spec, "name", None) or getattr(spec, "__name__", None)
     if isinstance(spec, list | tuple):
         name = ",".join(map(str, spec))
     answer = name if isinstance(name, str) and name != "<lambda>" else "custom"
@@ -281,13 +278,12 @@ def _tools_part(tools: Sequence[Any] | None, choice: Any) -> HashedPart:
     ]
     if isinstance(choice, Mapping):
         choice = _name(choice.get("function"), choice)
-    required = (
-        None
-        if choice in (None, False, "auto")
-        else "required"
-        if choice in (True, "any")
-        else str(choice)
-    )
+    if choice in (None, False, "auto"):
+        required = None
+    elif choice in (True, "any"):
+        required = "required"
+    else:
+        required = str(choice)
     must = (
         f", must call {'one' if required == 'required' else required}"
         if required
@@ -302,9 +298,10 @@ def _response_format_part(given: Any) -> HashedPart:
     """
     if not given:
         return _NONE
-    schema = (
-        _converted(convert_to_json_schema, given) if isinstance(given, type) else given
-    )
+    if isinstance(given, type):
+        schema = _converted(convert_to_json_schema, given)
+    else:
+        schema = given
     inner = schema.get("json_schema") if isinstance(schema, Mapping) else None
     deepest = inner.get("schema") if isinstance(inner, Mapping) else None
     return _hashed(
@@ -433,17 +430,15 @@ def _turn(message: BaseMessage) -> list[Any]:
     """Return the role, the text around the variables, and the tool calls if there are
     any.
     """
-    content = (
-        message.content
-        if isinstance(message.content, str)
-        else _canonical(message.content)
-    )
+    if isinstance(message.content, str):
+        content = message.content
+    else:
+        content = _canonical(message.content)
     calls = message.tool_calls if isinstance(message, AIMessage) else []
-    called = (
-        [[{"name": call["name"], "args": call["args"]} for call in calls]]
-        if calls
-        else []
-    )
+    if calls:
+        called = [[{"name": call["name"], "args": call["args"]} for call in calls]]
+    else:
+        called = []
     return [getattr(message, "role", message.type), content.split(_BLANK), *called]
 
 
@@ -477,7 +472,8 @@ def check_fingerprint(measured: Fingerprint, running: Fingerprint) -> None:
         FingerprintMismatch: naming each differing field with both its values, and the
             override.
     """
-    then, now = measured, running
+    then = measured
+    now = running
     hashed = bool(then.model_sha256 and now.model_sha256)
     names = [
         "model_sha256" if hashed else "model",  # a renamed file is the same model

@@ -279,11 +279,9 @@ def schema_of_stream(
     """
     schema = arguments.get("response_format")
     of_openai = hasattr(model, "root_client") and hasattr(model, "_use_responses_api")
-    return (
-        schema
-        if of_openai and isinstance(schema, type) and issubclass(schema, BaseModel)
-        else None
-    )
+    if of_openai and isinstance(schema, type) and issubclass(schema, BaseModel):
+        return schema
+    return None
 
 
 def as_json_schema(schema: type[BaseModel]) -> dict[str, Any]:

@@ -195,11 +195,10 @@ def token_lengths(message: BaseMessage) -> list[int] | None:
     """
     metadata = message.response_metadata
     with suppress(LogprobsUnavailable):
-        pieces = (
-            recorded_pieces(metadata)
-            if metadata.get(TOKEN_SIGNALS)
-            else _token_bytes(read_tokens(metadata))
-        )
+        if metadata.get(TOKEN_SIGNALS):
+            pieces = recorded_pieces(metadata)
+        else:
+            pieces = _token_bytes(read_tokens(metadata))
         return lengths_in(str(message.text), pieces) if pieces else None
     return None
 
@@ -211,11 +210,10 @@ def _read_tokens(
     that spell the calls.
     """
     calls = message.tool_calls if of_calls and isinstance(message, AIMessage) else []
-    reader = (
-        _read_recorded
-        if message.response_metadata.get(TOKEN_SIGNALS)
-        else _compute_from_logprobs
-    )
+    if message.response_metadata.get(TOKEN_SIGNALS):
+        reader = _read_recorded
+    else:
+        reader = _compute_from_logprobs
     reading, pieces, token_indices = reader(message, spelled=bool(calls or places))
     if not pieces or any(
         values.shape != token_indices.shape for values in reading.signals.values()
@@ -223,11 +221,9 @@ def _read_tokens(
         return reading
     if calls:
         return _of_calls(reading, tokens_of_calls(pieces, calls), token_indices)
-    return (
-        replace(reading, spans=spans_of(pieces, places, token_indices))
-        if places
-        else reading
-    )
+    if places:
+        return replace(reading, spans=spans_of(pieces, places, token_indices))
+    return reading
 
 
 def _of_calls(
@@ -263,7 +259,8 @@ def _read_recorded(message: BaseMessage, *, spelled: bool) -> _Read:
         raise LogprobsUnavailable(
             f"the recorded token_signals are no lists of numbers: {error}"
         ) from None
-    top_k, vocabulary_size = _size(info, "top_k"), _size(info, "vocabulary_size")
+    top_k = _size(info, "top_k")
+    vocabulary_size = _size(info, "vocabulary_size")
     k_of = (("top_k", top_k), ("neg_entropy", vocabulary_size))
     k = {name: n for name, n in k_of if n is not None and name in signals}
     pieces = recorded_pieces(metadata) if spelled else None
@@ -276,11 +273,9 @@ def _read_recorded(message: BaseMessage, *, spelled: bool) -> _Read:
 
 def _size(info: Any, name: str) -> int | None:
     value = info.get(name) if isinstance(info, Mapping) else None
-    return (
-        value
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0
-        else None
-    )
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    return None
 
 
 def _compute_from_logprobs(message: BaseMessage, *, spelled: bool) -> _Read:

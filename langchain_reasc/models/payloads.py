@@ -112,11 +112,10 @@ def read_tokens(metadata: Mapping[str, Any]) -> Sequence[Token]:
         )
     if payload is None or (isinstance(payload, Mapping | list) and not payload):
         return ()
-    shape = (
-        f"a dict of {', '.join(map(str, payload))}"
-        if isinstance(payload, Mapping)
-        else type(payload).__name__
-    )
+    if isinstance(payload, Mapping):
+        shape = f"a dict of {', '.join(map(str, payload))}"
+    else:
+        shape = type(payload).__name__
     raise LogprobsUnavailable(
         f"the response's logprobs are in a shape that no reader knows ({shape:.200}); add one with "
         "langchain_reasc.register_reader"
@@ -135,11 +134,9 @@ def _openai_chat(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
     ):
         return tokens
     # Of a stream, an empty list is all that arrives before the first token.
-    return (
-        ()
-        if isinstance(payload, Mapping) and payload.keys() <= {"content", "refusal"}
-        else None
-    )
+    if isinstance(payload, Mapping) and payload.keys() <= {"content", "refusal"}:
+        return ()
+    return None
 
 
 def _parallel_arrays(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
@@ -196,10 +193,8 @@ def _gemini(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
     ]
 
 
-_OPENAI, _GEMINI = (
-    frozenset({"logprobs"}),
-    frozenset({"logprobs_result", "logprobsResult"}),
-)
+_OPENAI = frozenset({"logprobs"})
+_GEMINI = frozenset({"logprobs_result", "logprobsResult"})
 _READERS: list[tuple[frozenset[str], Reader]] = [
     (_OPENAI, _openai_chat),
     (_OPENAI, _parallel_arrays),
@@ -251,7 +246,8 @@ def without_texts(entry: Any) -> Any:
 
 def _token(text: Any, raw: Any, logprob: object, ranked: object) -> Token:
     """A token; its text alone stands for its bytes where those are not given."""
-    size, spelled = None, None
+    size = None
+    spelled = None
     if _is_list(raw) and raw:
         size = len(raw)
         with suppress(OverflowError, TypeError, ValueError):
@@ -375,10 +371,8 @@ def _trim_alternatives(
     have.
     """
     counts = np.count_nonzero(~np.isnan(table), axis=1)
-    k, most = (
-        int(np.sort(counts[keep])[int(_MAX_ODD_SHARE * np.count_nonzero(keep))]),
-        int(counts[keep].max()),
-    )
+    k = int(np.sort(counts[keep])[int(_MAX_ODD_SHARE * np.count_nonzero(keep))])
+    most = int(counts[keep].max())
     withheld: dict[str, str] = {}
     if (keep & (counts < k)).any():
         notices.append(
@@ -511,7 +505,8 @@ def _screen_tokens(chosen: Floats, table: Floats) -> tuple[Mask, list[str]]:
         & ~(table < 0).any(axis=1)
         & ((counts < counts.max()) | (counts.max() > 1))
     )
-    keep, notices = np.ones(len(chosen), dtype=bool), []
+    keep = np.ones(len(chosen), dtype=bool)
+    notices = []
     for odd, oddity in (
         (np.isnan(chosen), "carry no log-probability (null or NaN)"),
         (

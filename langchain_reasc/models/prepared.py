@@ -149,11 +149,9 @@ class PreparedModel:
         """Return the model for a response that is passed on while it comes, its
         confidence ``read`` or not; or None.
         """
-        return (
-            None
-            if self.prepare_live is None
-            else self.prepare_live(read)._bound_to(self.later)
-        )
+        if self.prepare_live is None:
+            return None
+        return self.prepare_live(read)._bound_to(self.later)
 
     def _bound_to(self, kwargs: Mapping[str, Any]) -> "PreparedModel":
         arguments = {**self.kwargs, **kwargs}
@@ -238,14 +236,12 @@ class PreparedModel:
         are, as far as can be seen.
         """
         tools = self.kwargs.get("tools")
-        return (
-            {
+        if tools:
+            return {
                 name: self.classes.get(name, schema)
                 for name, schema in schemas_of(tools).items()
             }
-            if tools
-            else None
-        )
+        return None
 
     @property
     def runs_functions(self) -> bool:
@@ -281,20 +277,17 @@ class PreparedModel:
         """The model, if it samples in parallel itself; one with fallbacks only looks
         like its first model.
         """
-        return (
-            self.model
-            if isinstance(self.model, BaseChatModel)
-            and isinstance(self.model, ParallelSampler)
-            else None
-        )
+        if isinstance(self.model, BaseChatModel) and isinstance(
+            self.model, ParallelSampler
+        ):
+            return self.model
+        return None
 
     def prompt(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return a prompt with the request to state a confidence, if that is asked for."""
-        return (
-            ask_for_confidence(messages, tools=bool(self.kwargs.get("tools")))
-            if self.ask_confidence
-            else list(messages)
-        )
+        if self.ask_confidence:
+            return ask_for_confidence(messages, tools=bool(self.kwargs.get("tools")))
+        return list(messages)
 
     def prompt_tokens(self, messages: Sequence[BaseMessage]) -> int:
         """Return about how many tokens a prompt has, with the tools of the model that
@@ -324,7 +317,8 @@ class PreparedModel:
         """
         if self._seed is None:
             return {**self.kwargs}
-        first, seed = self._leaves[0], self._seed + index
+        first = self._leaves[0]
+        seed = self._seed + index
         move = first.integration.seed
         return {
             **self.kwargs,
@@ -501,7 +495,8 @@ def model_of(given: ModelOrName) -> Runnable[LanguageModelInput, Any]:
     except ValidationError as error:  # whose text would show the values, API keys too
         reason, cause = "; ".join(findings(error, values=False)), None
     except ValueError as error:
-        reason, cause = str(error).partition("\n")[0].rstrip("."), error
+        reason = str(error).partition("\n")[0].rstrip(".")
+        cause = error
     raise ConfigurationError(
         f"no chat model can be made of the name {given!r} ({reason}); write the provider "
         "before it, as in 'openai:gpt-4o-mini', or give the chat model itself"
@@ -607,7 +602,8 @@ def _sampleable(
 def _sampleable_chat_model(
     leaf: Leaf, purpose: _Purpose, *, whole: bool
 ) -> tuple[BaseChatModel, dict[str, Any]]:
-    model, integration = leaf.model, leaf.integration
+    model = leaf.model
+    integration = leaf.integration
     streams = integration.streams and (
         integration.streams_logprobs or not purpose.logprobs
     )
@@ -633,7 +629,9 @@ def _safe_fields(leaf: Leaf, *, whole: bool) -> dict[str, Any]:
     """The fields to change on a copy of a chat model, so that each response is a fresh
     one and comes alone.
     """
-    model, n, names = leaf.model, leaf.integration.n, type(leaf.model).model_fields
+    model = leaf.model
+    n = leaf.integration.n
+    names = type(leaf.model).model_fields
     fields: dict[str, Any] = {
         "cache": False
     }  # the global cache would return one sample n times
@@ -672,20 +670,18 @@ def _logprobs_options(leaf: Leaf) -> dict[str, Any]:
     A number the user chose is kept, and so is ``logprobs=False`` of the call.
     """
     integration = leaf.integration
-    name, top, most = (
-        integration.logprobs,
-        integration.top_logprobs,
-        integration.max_top_logprobs,
-    )
+    name = integration.logprobs
+    top = integration.top_logprobs
+    most = integration.max_top_logprobs
     if name is None or leaf.arguments.get(name, True) is False:
         return {}
-    setting, count = leaf.given(name), leaf.given(top or "top_logprobs")
+    setting = leaf.given(name)
+    count = leaf.given(top or "top_logprobs")
     if top is None:
-        number = (
-            setting
-            if isinstance(setting, int) and not isinstance(setting, bool)
-            else count
-        )
+        if isinstance(setting, int) and not isinstance(setting, bool):
+            number = setting
+        else:
+            number = count
         return {name: most if number is None else number}
     return ({} if setting else {name: True}) | (
         {} if count is not None else {top: most}
@@ -694,7 +690,8 @@ def _logprobs_options(leaf: Leaf) -> dict[str, Any]:
 
 def _logprobs_request(leaf: Leaf, *, required: bool) -> LogprobsRequest | None:
     """How a model is asked for logprobs, in case its server refuses."""
-    integration, fields = leaf.integration, type(leaf.model).model_fields
+    integration = leaf.integration
+    fields = type(leaf.model).model_fields
     if integration.logprobs is None:
         return None
     names = frozenset(
@@ -730,7 +727,8 @@ def _notices(inner_models: Sequence[Leaf], *, logprobs: bool) -> tuple[str, ...]
     """
     notices: list[str] = []
     for leaf in inner_models:
-        leaf_notices, integration = _sampling_notices(leaf), leaf.integration
+        leaf_notices = _sampling_notices(leaf)
+        integration = leaf.integration
         if logprobs and integration.no_logprobs:
             leaf_notices.append(f"no confidence: {integration.no_logprobs}")
         notices += [f"{type(leaf.model).__name__}: {notice}" for notice in leaf_notices]
@@ -811,8 +809,6 @@ def _signals(leaf: Leaf) -> tuple[str, ...]:
         isinstance(signals, Sequence) and signals
     ):  # a model of ours, which computes them itself
         return tuple(map(str, signals))
-    return (
-        ()
-        if leaf.integration.logprobs is None
-        else ("top_k", "token_logprob", "neg_entropy")
-    )
+    if leaf.integration.logprobs is None:
+        return ()
+    return ("top_k", "token_logprob", "neg_entropy")

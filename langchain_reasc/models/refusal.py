@@ -170,7 +170,10 @@ class LogprobsMemory:
         ``request`` makes the request, streamed or not. ``model`` is None for the
         server's own.
         """
-        reason, begun, name, models = None, False, str(model), self.unstreamed
+        reason = None
+        begun = False
+        name = str(model)
+        models = self.unstreamed
         if name not in models:
             async with aclosing(each(request(True))) as items:
                 try:
@@ -226,7 +229,8 @@ class LogprobsMemory:
             self.accepted = self.accepted or not marked
             return
         with _remembering:
-            before, self.refused = self.refused, reason
+            before = self.refused
+            self.refused = reason
         if before is None:
             logger.warning(
                 "the model is asked without logprobs, which its server refuses: %s",

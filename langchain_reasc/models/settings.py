@@ -35,7 +35,8 @@ def share_a_client(one: Iterable[Leaf], other: Iterable[Leaf]) -> bool:
     They do if both have a class of chat models in common, as ``ChatOpenAI`` and
     ``AzureChatOpenAI`` have ``BaseChatOpenAI``.
     """
-    first, leaves_of_other = next(iter(one), None), list(other)
+    first = next(iter(one), None)
+    leaves_of_other = list(other)
     return (
         first is not None
         and bool(leaves_of_other)

@@ -97,11 +97,10 @@ def ask_for_confidence(
             if isinstance(content, str):
                 added: Any = f"{content}\n\n{line}" if content else line
             else:
-                added = (
-                    [*content, {"type": "text", "text": f"\n\n{line}"}]
-                    if content
-                    else line
-                )
+                if content:
+                    added = [*content, {"type": "text", "text": f"\n\n{line}"}]
+                else:
+                    added = line
             return [
                 *messages[:index],
                 message.model_copy(update={"content": added}),
@@ -121,12 +120,11 @@ def read_stated_confidence(message: AIMessage) -> AIMessage:
     content: Any = message.content
     confidence = None
     if isinstance(content, str):
-        confidence, content = (
-            _confidence_outside_reasoning(content, cut_off=cut_off),
-            without_statement(content),
-        )
+        confidence = _confidence_outside_reasoning(content, cut_off=cut_off)
+        content = without_statement(content)
     else:
-        blocks, content = content, []
+        blocks = content
+        content = []
         for index, block in enumerate(blocks):
             text = _text(block)
             if text and (rest := without_statement(text)) != text:
@@ -196,9 +194,10 @@ def _without_leading_statement(line: str) -> str | None:
     statement = _leading_statement(line)
     if statement is None:
         return line
-    after = (
-        _NEXT_SENTENCE.match(line, statement.value.end()) if statement.value else None
-    )
+    if statement.value:
+        after = _NEXT_SENTENCE.match(line, statement.value.end())
+    else:
+        after = None
     return line[after.end() :] if after else statement.tags or None
 
 
@@ -209,11 +208,9 @@ def _leading_statement(line: str) -> _Statement | None:
     if label is None or statement is None or statement.start:
         return None
     if label["colon"]:
-        return (
-            statement
-            if statement.value or len(line[label.end() :].split()) <= _MAX_WORDS
-            else None
-        )
+        if statement.value or len(line[label.end() :].split()) <= _MAX_WORDS:
+            return statement
+        return None
     return statement if statement.rest else None
 
 
@@ -227,9 +224,9 @@ def _trailing_statement(line: str) -> _Statement | None:
     marked = not set(_OPENING + _BETWEEN).isdisjoint(
         line[statement.start : label.start()]
     )
-    return (
-        statement if as_asked or marked or line[statement.start - 1] in _ENDS else None
-    )
+    if as_asked or marked or line[statement.start - 1] in _ENDS:
+        return statement
+    return None
 
 
 def _statement(line: str, label: re.Match[str]) -> _Statement:
@@ -238,11 +235,10 @@ def _statement(line: str, label: re.Match[str]) -> _Statement:
         before = before[: leading.start()]
     # What is marked up before it keeps its marks: of "**42** - **Confidence:** 85%" the
     # first two stars.
-    text_before = (
-        before.rstrip(_OPENING).rstrip().rstrip(_BETWEEN).rstrip()
-        if before.strip(_MARKS)
-        else ""
-    )
+    if before.strip(_MARKS):
+        text_before = before.rstrip(_OPENING).rstrip().rstrip(_BETWEEN).rstrip()
+    else:
+        text_before = ""
     value = _VALUE.match(line, label.end())
     return _Statement(
         len(text_before),
@@ -259,11 +255,9 @@ def _as_share(value: re.Match[str]) -> float | None:
     numbers = [_as_float(value[name]) for name in ("low", "high") if value[name]]
     # A bare number is a share up to 1, and of a hundred above.
     whole = float(value["most"] or (100 if value["percent"] or max(numbers) > 1 else 1))
-    return (
-        sum(numbers) / len(numbers) / whole
-        if whole and min(numbers) >= 0 and max(numbers) <= whole
-        else None
-    )
+    if whole and min(numbers) >= 0 and max(numbers) <= whole:
+        return sum(numbers) / len(numbers) / whole
+    return None
 
 
 def _as_float(text: str) -> float:

@@ -48,11 +48,9 @@ def without_thinking(model: AnyRunnable) -> AnyRunnable:
             update={"kwargs": without_thinking_setting(model.kwargs)}
         )
     wrapped = wrapped_runnables(model)
-    return (
-        rewrap(model, [without_thinking(inner) for inner in wrapped])
-        if wrapped
-        else model
-    )
+    if wrapped:
+        return rewrap(model, [without_thinking(inner) for inner in wrapped])
+    return model
 
 
 def without_thinking_setting(settings: Mapping[str, Any]) -> dict[str, Any]:

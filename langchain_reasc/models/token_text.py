@@ -33,10 +33,8 @@ def recorded_pieces(metadata: Mapping[str, Any]) -> list[bytes] | None:
         recorded.get("text")
     ):  # which stands for other bytes
         return None
-    raw, sizes = (
-        str(recorded.get("text")).encode(errors="replace"),
-        recorded.get("sizes"),
-    )
+    raw = str(recorded.get("text")).encode(errors="replace")
+    sizes = recorded.get("sizes")
     if not isinstance(sizes, list) or not all(
         type(size) is int and size >= 0 for size in sizes
     ):
@@ -82,10 +80,8 @@ def spans_of(
     Returns:
         Without spans if the tokens do not spell the text.
     """
-    begin, ends = (
-        b"".join(pieces).rfind(places.text.encode(errors="replace")),
-        _ends(pieces),
-    )
+    begin = b"".join(pieces).rfind(places.text.encode(errors="replace"))
+    ends = _ends(pieces)
     spans: list[Span | None] = []
     for place in (places.answer, places.last_step):
         if begin < 0 or place is None:
@@ -114,7 +110,8 @@ def tokens_of_calls(
     found, or there is none.
     """
     text = b"".join(pieces).decode("utf-8", "surrogateescape")
-    ends, end = _ends(pieces), len(text)
+    ends = _ends(pieces)
+    end = len(text)
     mask = np.zeros(len(pieces), dtype=np.bool_)
     for call in reversed(
         calls
@@ -148,10 +145,8 @@ def _last_call(
     text: str, end: int, name: str, arguments: Any
 ) -> tuple[Span, Span] | None:
     """Where the last such call before ``end`` has its name and its arguments."""
-    expected, name_pattern = (
-        _canonical(arguments),
-        re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])"),
-    )
+    expected = _canonical(arguments)
+    name_pattern = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
     if not expected or not name:
         return None
     for head, brace in islice(_braces_after(name, text, end), _TRIED):

@@ -43,11 +43,9 @@ def reported_usage(message: AIMessage | None) -> UsageMetadata | None:
     usage: Any = message.usage_metadata if message else None
     if message is None or not usage:
         return None
-    prompt, output, total = (
-        usage.get("input_tokens"),
-        usage.get("output_tokens"),
-        usage.get("total_tokens"),
-    )
+    prompt = usage.get("input_tokens")
+    output = usage.get("output_tokens")
+    total = usage.get("total_tokens")
     if (
         not is_count(prompt)
         or not is_count(output)
@@ -84,11 +82,9 @@ def is_count(value: object) -> TypeGuard[int]:
 def counted_tokens(message: AIMessage) -> int:
     """Return the tokens of a response, counted from what arrived."""
     received = message.response_metadata.get(RECEIVED_TOKENS)
-    return (
-        int(received)
-        if received
-        else tokens_written([(message, message.response_metadata)])
-    )
+    if received:
+        return int(received)
+    return tokens_written([(message, message.response_metadata)])
 
 
 def tokens_written(parts: Iterable[tuple[BaseMessage, Mapping[str, Any]]]) -> int:
@@ -174,7 +170,8 @@ def written(message: BaseMessage) -> str:
     """Return all that the model wrote in a message or a chunk: text, reasoning,
     refusal, calls of tools.
     """
-    content, beside = message.content, message.additional_kwargs
+    content = message.content
+    beside = message.additional_kwargs
     calls: list[Any] = getattr(message, "tool_call_chunks", None) or [
         *getattr(message, "tool_calls", ()),
         *getattr(message, "invalid_tool_calls", ()),

@@ -101,10 +101,8 @@ class Leaf:
         """Whether a call can be given another seed: ``extra_body`` is laid over what
         the call says.
         """
-        name, body = (
-            self.integration.seed,
-            self.arguments.get("extra_body", getattr(self.model, "extra_body", None)),
-        )
+        name = self.integration.seed
+        body = self.arguments.get("extra_body", getattr(self.model, "extra_body", None))
         fixed = (
             isinstance(body, Mapping)
             and (name if isinstance(name, str) else "seed") in body
@@ -115,7 +113,8 @@ class Leaf:
         """Return what the user set ``name`` to: for the call, on the model, or in the
         dicts it passes on unread.
         """
-        arguments, options = self.arguments, self.integration.options
+        arguments = self.arguments
+        options = self.integration.options
         if name in arguments:
             return arguments[name]
         if options and arguments.get(options) is not None:
@@ -175,7 +174,9 @@ class PerConfig(Generic[T]):
     """
 
     def __init__(self, model: AnyRunnable, make: Callable[[AnyRunnable], T]) -> None:
-        self._model, self._make, self._keys = model, make, _keys(model)
+        self._model = model
+        self._make = make
+        self._keys = _keys(model)
         self._made: list[tuple[dict[str, Any], T]] = []
         self._lock = threading.Lock()
 
@@ -186,11 +187,12 @@ class PerConfig(Generic[T]):
             ConfigurationError: there is no such model.
         """
         configurable = {**(config.get("configurable") or {})}
-        settings = (
-            configurable
-            if self._keys is None
-            else {name: configurable[name] for name in configurable.keys() & self._keys}
-        )
+        if self._keys is None:
+            settings = configurable
+        else:
+            settings = {
+                name: configurable[name] for name in configurable.keys() & self._keys
+            }
         with self._lock:
             entry = next(
                 (candidate for candidate in self._made if candidate[0] == settings),
@@ -217,7 +219,8 @@ class PerConfig(Generic[T]):
         ) as error:  # whose text would show the values, API keys too
             reason = "; ".join(findings(error, values=False))
         except Exception as error:
-            reason, cause = str(error), error
+            reason = str(error)
+            cause = error
         names = ", ".join(sorted(configurable)) or "nothing"
         raise ConfigurationError(
             "there is no model under this call's config, whose 'configurable' has "
@@ -237,11 +240,9 @@ def _resolve(model: AnyRunnable, config: RunnableConfig) -> AnyRunnable:
     if isinstance(model, RunnableBindingBase):
         config = merge_configs(model.config, config)
     wrapped = wrapped_runnables(model)
-    return (
-        rewrap(model, [_resolve(inner, config) for inner in wrapped])
-        if wrapped
-        else model
-    )
+    if wrapped:
+        return rewrap(model, [_resolve(inner, config) for inner in wrapped])
+    return model
 
 
 def _configurable_parts(model: Any) -> Iterator[Any]:

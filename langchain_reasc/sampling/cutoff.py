@@ -72,7 +72,8 @@ class Cutoff:
                 return
             if not self.stopped:
                 self.error = error
-            self.stopped, self.given_up = True, given_up
+            self.stopped = True
+            self.given_up = given_up
             listeners = list(self._listeners.values())
         for listener in listeners:
             listener()
@@ -137,7 +138,8 @@ async def read_until_cut(
             it was given up.
     """
     items_so_far: list[T] = []
-    left, ahead = False, workers.semaphore(_AHEAD)
+    left = False
+    ahead = workers.semaphore(_AHEAD)
 
     def over() -> bool:
         return cutoff.given_up if whole() else cutoff.stopped

@@ -78,11 +78,9 @@ def copy_for_sample(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
             _with_own_clients(model) if integration_of(model).own_copy else model
         )
     wrapped = wrapped_runnables(model)
-    return (
-        rewrap(model, [copy_for_sample(inner) for inner in wrapped])
-        if wrapped
-        else model
-    )
+    if wrapped:
+        return rewrap(model, [copy_for_sample(inner) for inner in wrapped])
+    return model
 
 
 def _with_own_clients(model: BaseChatModel) -> BaseChatModel:
@@ -140,16 +138,12 @@ def _generating(
     def generate(
         model: BaseChatModel, messages: list[BaseMessage], *args: Any, **kwargs: Any
     ) -> Any:
-        cutoff, respond = (
-            CUTOFF.get(),
-            partial(_requesting(model, name, original), messages, *args, **kwargs),
-        )
+        cutoff = CUTOFF.get()
+        respond = partial(_requesting(model, name, original), messages, *args, **kwargs)
         if cutoff is None:
-            return (
-                result_of(respond())
-                if workers.is_async
-                else blocking(result_of(respond()))
-            )
+            if workers.is_async:
+                return result_of(respond())
+            return blocking(result_of(respond()))
         ending = partial(
             _cut_result, model, partial(_prompt_tokens, cutoff, messages, kwargs)
         )
@@ -165,7 +159,8 @@ def _streaming(
     kind: type, name: str, workers: type[Workers | AsyncWorkers]
 ) -> Callable[..., Any]:
     """Wrap ``_stream`` or ``_astream``, and hold it within its limit of tokens."""
-    original, name_of_whole = getattr(kind, name), name.replace("stream", "generate")
+    original = getattr(kind, name)
+    name_of_whole = name.replace("stream", "generate")
     taking_whole = getattr(kind, name_of_whole)
 
     @wraps(original)
@@ -178,11 +173,10 @@ def _streaming(
 
         def request(streamed: bool) -> Any:
             if streamed:
-                arguments = (
-                    kwargs
-                    if schema is None
-                    else {**kwargs, "response_format": as_json_schema(schema)}
-                )
+                if schema is None:
+                    arguments = kwargs
+                else:
+                    arguments = {**kwargs, "response_format": as_json_schema(schema)}
                 chunks = _requesting(model, name, original)(
                     messages, *args, **arguments
                 )
@@ -198,13 +192,13 @@ def _streaming(
                 )
             )
 
-        memory, cutoff = model.__dict__[SERVER_MEMORY], CUTOFF.get()
+        memory = model.__dict__[SERVER_MEMORY]
+        cutoff = CUTOFF.get()
         is_whole = streams_another_schema(model, kwargs)
-        chunks = (
-            request(False)
-            if is_whole
-            else memory.streamed(request, kwargs.get("model"))
-        )
+        if is_whole:
+            chunks = request(False)
+        else:
+            chunks = memory.streamed(request, kwargs.get("model"))
         chunks = with_usage_once(chunks)
         if cutoff is None:
             return chunks if workers.is_async else blocking_items(chunks)
@@ -231,22 +225,19 @@ def _requesting(
     logprobs.
     """
     request: LogprobsRequest | None = model.__dict__[LOGPROBS_REQUEST]
-    return (
-        partial(request.respond, model, name, original)
-        if request
-        else partial(original, model)
-    )
+    if request:
+        return partial(request.respond, model, name, original)
+    return partial(original, model)
 
 
 def _unstreamed(
     model: BaseChatModel, arguments: Mapping[str, Any]
 ) -> tuple[BaseChatModel, dict[str, Any]]:
     """Return a model, and the arguments of its call, that ask for no stream."""
-    bare = (
-        model.model_copy(update={"streaming": False})
-        if getattr(model, "streaming", False)
-        else model
-    )
+    if getattr(model, "streaming", False):
+        bare = model.model_copy(update={"streaming": False})
+    else:
+        bare = model
     return bare, {
         name: value
         for name, value in arguments.items()
@@ -304,7 +295,8 @@ def _last_chunk(
     info: dict[str, Any] = (
         {} if ended else {FINISH_REASON: reason, **_model_name(model, metadata_so_far)}
     )
-    reported, missing = _reported_usage(before), None
+    reported = _reported_usage(before)
+    missing = None
     if info or not reported:
         missing = _missing_usage(reported, metadata_so_far, before, prompt_tokens)
         info[USAGE_ESTIMATED] = True
@@ -319,11 +311,10 @@ def _model_name(model: BaseChatModel, seen: list[dict[str, Any]]) -> dict[str, s
     """Return the name by which LangChain's handlers count usage; most models tell it
     with their last chunk.
     """
-    name = (
-        None
-        if any("model_name" in metadata for metadata in seen)
-        else langsmith_params(model).get("ls_model_name")
-    )
+    if any("model_name" in metadata for metadata in seen):
+        name = None
+    else:
+        name = langsmith_params(model).get("ls_model_name")
     return {"model_name": name} if name else {}
 
 

@@ -65,11 +65,10 @@ def samples(
         model.sampler is not None and not live and not _shows_text(wave.config)
     )
     drawing: AsyncGenerator[Any]
-    drawing = (
-        _draw_in_parallel(wave, workers)
-        if is_parallel
-        else _draw_separately(wave, workers, live=live)
-    )
+    if is_parallel:
+        drawing = _draw_in_parallel(wave, workers)
+    else:
+        drawing = _draw_separately(wave, workers, live=live)
     if model.quiet or is_parallel:  # else LangChain traces the call of each sample
         drawing = traced(wave, drawing, workers)
     return _with_stated_confidence(drawing) if model.ask_confidence else drawing
@@ -119,7 +118,8 @@ def draw_samples(
             f"at least 1 sample is drawn, at least 1 at a time; got {n=}, "
             f"{concurrency=}"
         )
-    messages, config = to_messages(value), ensure_config(config)
+    messages = to_messages(value)
+    config = ensure_config(config)
     prepared = prepare_model(model, logprobs=True).resolved(config)
     samples_so_far: list[Sample] = []
     for begin in range(first, first + n, concurrency):
@@ -160,7 +160,9 @@ async def _draw_separately(
         finally:
             wave.ended()
 
-    cutoff, limit, grace = wave.cutoff, wave.limit, None
+    cutoff = wave.cutoff
+    limit = wave.limit
+    grace = None
     until = time.monotonic() + limit.seconds if limit else None
     try:
         with cutoff.notifying(workers.wake):
@@ -209,7 +211,8 @@ async def _draw_sample(
     CUTOFF.set(wave.cutoff)
     model = wave.model
     copy = copy_for_sample(model.model)
-    config, arguments = model.call_config(wave.config, index), model.call_kwargs(index)
+    config = model.call_config(wave.config, index)
+    arguments = model.call_kwargs(index)
     with suppress_tracing() if model.quiet else nullcontext():
         if model.streams:
             stream: Any = copy.astream if workers.is_async else copy.stream
@@ -231,7 +234,8 @@ async def _draw_sample(
 
 def _ended(wave: Wave, index: int, said: Sequence[Any]) -> Sample:
     """Return the sample of a stream's chunks, or of one whole message."""
-    model, message = wave.model, said[0] if said else None
+    model = wave.model
+    message = said[0] if said else None
     if isinstance(message, AIMessageChunk):
         message = message_of(said)
     elif not isinstance(message, AIMessage):
@@ -265,7 +269,8 @@ async def _draw_in_parallel(
     wave: Wave, workers: Workers | AsyncWorkers
 ) -> AsyncGenerator[Sample]:
     """Give the whole wave to a model that samples in parallel itself."""
-    missing, cutoff = set(wave.indices), wave.cutoff
+    missing = set(wave.indices)
+    cutoff = wave.cutoff
     error: Exception | None = None
     try:
         async with aclosing(_outcomes(wave, workers)) as outcomes:
@@ -287,7 +292,9 @@ async def _outcomes(
     wave: Wave, workers: Workers | AsyncWorkers
 ) -> AsyncGenerator[tuple[int, AIMessage | FailedSample]]:
     """Yield what the model hands over; give the wave up when its time is over."""
-    model, cutoff, limit = wave.model, wave.cutoff, wave.limit
+    model = wave.model
+    cutoff = wave.cutoff
+    limit = wave.limit
     timer = limit and workers.call_later(
         limit.seconds, partial(cutoff.give_up, limit.error)
     )
@@ -322,9 +329,12 @@ def _handed_over(wave: Wave, index: int, outcome: AIMessage | FailedSample) -> S
     error: Exception | None = None
     status: Literal["complete", "cancelled", "failed"] = "complete"
     if isinstance(outcome, FailedSample):
-        message, error, status = outcome.message, outcome.error, "failed"
+        message = outcome.message
+        error = outcome.error
+        status = "failed"
     elif is_cancelled(outcome):
-        message, error = outcome, cutoff.error
+        message = outcome
+        error = cutoff.error
         status = "failed" if error else "cancelled"
     else:
         if usage := reported_usage(outcome):

@@ -44,7 +44,9 @@ class QuestionClock:
         """Start, with the seconds that the question and each sample may take (None: any
         time).
         """
-        self._question, self._sample, self._clock = question, sample, clock
+        self._question = question
+        self._sample = sample
+        self._clock = clock
         self._begun = clock()
         self._paused: float | None = None
 
@@ -84,15 +86,11 @@ class QuestionClock:
         """Return the limit of a wave launched now; None for any time."""
         left = self.left
         if left is not None and (self._sample is None or left < self._sample):
-            seconds, reason = (
-                max(0.0, left),
-                f"the question took longer than timeout={self._question:g} s",
-            )
+            seconds = max(0.0, left)
+            reason = f"the question took longer than timeout={self._question:g} s"
         elif self._sample is not None:
-            seconds, reason = (
-                self._sample,
-                f"it took longer than sample_timeout={self._sample:g} s",
-            )
+            seconds = self._sample
+            reason = f"it took longer than sample_timeout={self._sample:g} s"
         else:
             return None
         return TimeLimit(seconds, SampleTimeout(f"the sample was cut off: {reason}"))
@@ -104,7 +102,8 @@ class _Slots:
     """
 
     def __init__(self, limit: int, shared_by: object) -> None:
-        self.left, self.lock = limit, threading.Lock()
+        self.left = limit
+        self.lock = threading.Lock()
         self.queue: deque[Workers | AsyncWorkers] = deque()  # of those who wait
         self._shared_by = (
             shared_by  # kept alive, or others might come to have their ids
@@ -131,7 +130,9 @@ class TakenSlots:
     """
 
     def __init__(self, count: int, slots: _Slots | None) -> None:
-        self.count, self._left, self._slots = count, count, slots
+        self.count = count
+        self._left = count
+        self._slots = slots
 
     def give_back(self, count: int = 1) -> None:
         """Give so many back, as far as they are left; in any thread."""

@@ -42,9 +42,12 @@ class TracedRun:
     def __init__(
         self, name: str, value: Any, config: RunnableConfig | None, *, is_async: bool
     ) -> None:
-        self._name, self._value, self._config = name, value, ensure_config(config)
+        self._name = name
+        self._value = value
+        self._config = ensure_config(config)
         self._manager: Any = None
-        self._is_async, self._open = is_async, True
+        self._is_async = is_async
+        self._open = True
 
     async def start(self) -> None:
         """Start the run, if that has not been done."""
@@ -103,7 +106,9 @@ class _ModelRun:
     """
 
     def __init__(self, wave: Wave, index: int, *, is_async: bool) -> None:
-        self._wave, self._index, self._is_async = wave, index, is_async
+        self._wave = wave
+        self._index = index
+        self._is_async = is_async
         self._run: Any = None
 
     async def start(self) -> None:
@@ -189,7 +194,8 @@ def _runs(wave: Wave, *, is_async: bool) -> tuple[dict[int, Any], Any]:
             index: _ModelRun(wave, index, is_async=is_async) for index in wave.indices
         }
         return runs, AIMessage("", response_metadata=cancelled)
-    inputs, name = {"messages": wave.messages}, f"{wave.model.model.get_name()} sample"
+    inputs = {"messages": wave.messages}
+    name = f"{wave.model.model.get_name()} sample"
     steps = {
         index: TracedRun(name, inputs, _step_config(wave, index), is_async=is_async)
         for index in wave.indices
@@ -212,10 +218,8 @@ def _run_arguments(
     """Return a callback manager for one sample, and the arguments that start its run;
     None where nobody listens.
     """
-    model, call = (
-        wave.model.model,
-        ensure_config(wave.model.call_config(wave.config, index)),
-    )
+    model = wave.model.model
+    call = ensure_config(wave.model.call_config(wave.config, index))
     assert isinstance(model, BaseChatModel)
     callbacks = call.get("callbacks"), model.callbacks, model.verbose
     if not kind.configure(*callbacks).handlers:
