@@ -1,7 +1,8 @@
 """Runs the measures and prints a table of each.
 
-python -m benchmarks all of them python -m benchmarks decode memory some of them python
--m benchmarks --quick that everything runs, in a minute; the figures mean nothing
+python -m benchmarks                        all of them
+python -m benchmarks decode memory          some of them
+python -m benchmarks --quick                that everything runs, in a minute; the figures mean nothing
 """
 
 import argparse

@@ -1,15 +1,13 @@
 """All methods at three difficulties: ``python -m benchmarks.difficulty``.
 
-The savings of a stopping rule depend on how often the model is right, and papers report
-models that nearly always are. So the shipped model answers new word problems of three
-difficulties 16 times each. They differ in the number of steps and in the size of their
-numbers. The model was not trained on their chains of events, and none of them is
-shipped. All methods are then replayed over shuffles of the questions; 128 labelled
-questions calibrate the methods that need labels.
+The savings of a stopping rule depend on how often the model is right, and papers report models that nearly always are.
+So the shipped model answers new word problems of three difficulties 16 times each. They differ in the number of steps
+and in the size of their numbers. The model was not trained on their chains of events, and none of them is shipped. All
+methods are then replayed over shuffles of the questions; 128 labelled questions calibrate the methods that need labels.
 
-python -m benchmarks.difficulty 128 tested questions each, 4 shuffles python -m
-benchmarks.difficulty --questions 384 --shuffles 10 the table in docs/measured.md python
--m benchmarks.difficulty one.sqlite another.sqlite pools of your own, beside each other
+python -m benchmarks.difficulty                                    128 tested questions each, 4 shuffles
+python -m benchmarks.difficulty --questions 384 --shuffles 10      the table in docs/measured.md
+python -m benchmarks.difficulty one.sqlite another.sqlite          pools of your own, beside each other
 """
 
 import importlib

@@ -1,12 +1,10 @@
-"""Many questions over several servers, one of which is killed and restarted: is a
-sample lost, or billed twice?
+"""Many questions over several servers, one of which is killed and restarted: is a sample lost, or billed twice?
 
-python -m benchmarks.load_test 1,000 questions × 16 samples, 4 servers python -m
-benchmarks.load_test --questions 100 --samples 8 a smaller one
+python -m benchmarks.load_test                                      1,000 questions × 16 samples, 4 servers
+python -m benchmarks.load_test --questions 100 --samples 8          a smaller one
 
-The servers are processes of their own that write down each response before they send
-its last token. Every response has its own number, and its length is drawn from it, so
-that a sample counted twice, mixed up or billed wrongly shows.
+The servers are processes of their own that write down each response before they send its last token. Every response has
+its own number, and its length is drawn from it, so that a sample counted twice, mixed up or billed wrongly shows.
 """
 
 import argparse

@@ -1,26 +1,21 @@
-"""What `reasc serve` adds to a request, beside other gateways, in front of a server on
-loopback that answers at once.
+"""What `reasc serve` adds to a request, beside other gateways, in front of a server on loopback that answers at once.
 
-python -m benchmarks.serve_latency python -m benchmarks.serve_latency --its-hub
-hub/bin/its-iaas --litellm lite/bin/litellm beside these
+python -m benchmarks.serve_latency
+python -m benchmarks.serve_latency --its-hub hub/bin/its-iaas --litellm lite/bin/litellm      beside these
 
-Each gateway is asked for one response, whole and streamed, and for a vote of two where
-it has votes. First comes its saturation: the rate at which it answers 16 clients who
-ask again at once. Then requests arrive at random times (a Poisson process), to each
-gateway at half of its own saturation and at half of the slowest one's; the bare server
-gets them at the same rates. The sides take turns of some seconds, in an order drawn
-anew in each round. The time of a request counts from when it was due, so that one which
-waits behind others is charged for that. What is added is the difference of the two
-sides' quantiles, with a 95 % interval by bootstrap over rounds.
+Each gateway is asked for one response, whole and streamed, and for a vote of two where it has votes. First comes its
+saturation: the rate at which it answers 16 clients who ask again at once. Then requests arrive at random times (a
+Poisson process), to each gateway at half of its own saturation and at half of the slowest one's; the bare server gets
+them at the same rates. The sides take turns of some seconds, in an order drawn anew in each round. The time of a
+request counts from when it was due, so that one which waits behind others is charged for that. What is added is the
+difference of the two sides' quantiles, with a 95 % interval by bootstrap over rounds.
 
-Last come votes of four answers of 300 tokens, which eight clients ask for again and
-again, with log-probabilities of 20 alternatives and without: votes a second, and
-processor time a token. The bare server's row is the most votes that any gateway can
-take which streams its samples: the rate at which the server streams as many answers.
+Last come votes of four answers of 300 tokens, which eight clients ask for again and again, with log-probabilities of 20
+alternatives and without: votes a second, and processor time a token. The bare server's row is the most votes that any
+gateway can take which streams its samples: the rate at which the server streams as many answers.
 
-The client, the server and the gateway share this machine's cores; the bare server's
-rows show what the client and the server take by themselves. Each gateway is one process
-with its own defaults, without keys; telemetry is off.
+The client, the server and the gateway share this machine's cores; the bare server's rows show what the client and the
+server take by themselves. Each gateway is one process with its own defaults, without keys; telemetry is off.
 """
 
 import json

@@ -1,20 +1,16 @@
-"""Many requests at once through `reasc serve`, over several servers, one of which is
-killed and restarted.
+"""Many requests at once through `reasc serve`, over several servers, one of which is killed and restarted.
 
-python -m benchmarks.serve_load 1,000 requests, all at once, 4 servers python -m
-benchmarks.serve_load --workers 2 through two processes python -m benchmarks.serve_load
---requests 20000 --concurrency 64 a long run: does memory grow?
+python -m benchmarks.serve_load                                       1,000 requests, all at once, 4 servers
+python -m benchmarks.serve_load --workers 2                           through two processes
+python -m benchmarks.serve_load --requests 20000 --concurrency 64     a long run: does memory grow?
 
-All at once: a half is voted on, by three samples each, and a half passed through; of
-either, a half is streamed. Every request must be answered once. What is billed must be
-what the servers have sent by their own books, in which each response stands before it
-ends, and again after; of the killed one's, those that stand there once may have been
-sent.
+All at once: a half is voted on, by three samples each, and a half passed through; of either, a half is streamed. Every
+request must be answered once. What is billed must be what the servers have sent by their own books, in which each
+response stands before it ends, and again after; of the killed one's, those that stand there once may have been sent.
 
-With --concurrency so many requests run at a time, and what is voted on is learned from.
-Of eight requests two are left by their clients in the middle, one is refused by the
-servers, and one is wrong. The server's memory is looked at after every 20 requests. Its
-slope is that of the means of the last nine of ten stretches; the interval is Student's.
+With --concurrency so many requests run at a time, and what is voted on is learned from. Of eight requests two are left
+by their clients in the middle, one is refused by the servers, and one is wrong. The server's memory is looked at after
+every 20 requests. Its slope is that of the means of the last nine of ten stretches; the interval is Student's.
 """
 
 import asyncio

@@ -1,8 +1,6 @@
-"""Whether processes that share what they learn, and are killed at any moment, lose or
-tear any of it.
+"""Whether processes that share what they learn, and are killed at any moment, lose or tear any of it.
 
-python -m benchmarks.shared_store 8 processes of 1,000 questions each, killed 200 times
-(kill -9)
+python -m benchmarks.shared_store      8 processes of 1,000 questions each, killed 200 times (kill -9)
 """
 
 import os

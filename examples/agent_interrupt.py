@@ -1,21 +1,16 @@
-r"""Knowing when not to answer: if the samples do not agree, a LangGraph run waits for a
-person.
+r"""Knowing when not to answer: if the samples do not agree, a LangGraph run waits for a person.
 
-    python examples/agent_interrupt.py ask # a problem too hard for the shipped model:
-    the run stops python examples/agent_interrupt.py answer 1862 # another process, a
-    week later: the same run goes on python examples/agent_interrupt.py ask "Lena starts
-    with 438 roses. Lena wants to have 594 roses. How many more \
+    python examples/agent_interrupt.py ask              # a problem too hard for the shipped model: the run stops
+    python examples/agent_interrupt.py answer 1862      # another process, a week later: the same run goes on
+    python examples/agent_interrupt.py ask "Lena starts with 438 roses. Lena wants to have 594 roses. How many more \
         roses does Lena need?"                          # the model answers this one
 
-``ask`` takes ``--model`` and ``--base-url``, as any_chat_model.py does. It needs
-langgraph and its SQLite checkpointer: pip install "langchain-reasc[agents]"
-langgraph-checkpoint-sqlite.
+``ask`` takes ``--model`` and ``--base-url``, as any_chat_model.py does. It needs langgraph and its SQLite checkpointer:
+pip install "langchain-reasc[agents]" langgraph-checkpoint-sqlite.
 
-With ``on_undecided="abstain"``, ChatReASC gives an empty message if its samples are
-spent or no answer can get a majority. ``response_metadata["reasc"]`` then has
-``abstained`` and the evidence. Sampling has a node of its own: when a run continues,
-LangGraph runs the interrupted node again from its start, and would pay for its samples
-twice.
+With ``on_undecided="abstain"``, ChatReASC gives an empty message if its samples are spent or no answer can get a
+majority. ``response_metadata["reasc"]`` then has ``abstained`` and the evidence. Sampling has a node of its own: when a
+run continues, LangGraph runs the interrupted node again from its start, and would pay for its samples twice.
 """
 
 import argparse

@@ -1,20 +1,16 @@
-"""An agent that votes only on calls that it cannot take back, within a budget:
-``ReASCMiddleware``.
+"""An agent that votes only on calls that it cannot take back, within a budget: ``ReASCMiddleware``.
 
-    python examples/agent_middleware.py # a scripted model: offline, no key python
-    examples/agent_middleware.py --max-run-tokens 300 # ends a vote early, and votes on
-    nothing after it python examples/agent_middleware.py --model gpt-4o-mini # needs
-    OPENAI_API_KEY
+    python examples/agent_middleware.py                              # a scripted model: offline, no key
+    python examples/agent_middleware.py --max-run-tokens 300         # ends a vote early, and votes on nothing after it
+    python examples/agent_middleware.py --model gpt-4o-mini          # needs OPENAI_API_KEY
 
 It needs langchain: pip install "langchain-reasc[agents]".
 
-The agent keeps its model; the middleware votes on each call of the model. Whether a
-step needs a vote is known only from a response, so the first sample is launched alone.
-If it only searches (``read_only``) or writes a text, it is the answer. If it books a
-table, more samples are drawn. The budget is for a whole run. It is in the agent's
-state, so that it survives interrupts and checkpoints. Once it is spent, each further
-step takes one sample. Samples that are already running are paid for, so a run may cost
-more than its budget.
+The agent keeps its model; the middleware votes on each call of the model. Whether a step needs a vote is known only
+from a response, so the first sample is launched alone. If it only searches (``read_only``) or writes a text, it is the
+answer. If it books a table, more samples are drawn. The budget is for a whole run. It is in the agent's state, so that
+it survives interrupts and checkpoints. Once it is spent, each further step takes one sample. Samples that are already
+running are paid for, so a run may cost more than its budget.
 """
 
 import sys

@@ -1,20 +1,16 @@
-"""An agent whose structured output is decided field by field:
-``ChatReASC(answer=json_object(by_field=True))``.
+"""An agent whose structured output is decided field by field: ``ChatReASC(answer=json_object(by_field=True))``.
 
-    python examples/agent_structured_output.py # a scripted model: offline, no key
-    python examples/agent_structured_output.py --model gpt-4o-mini # needs
-    OPENAI_API_KEY
+    python examples/agent_structured_output.py                          # a scripted model: offline, no key
+    python examples/agent_structured_output.py --model gpt-4o-mini      # needs OPENAI_API_KEY
 
 It needs langchain: pip install "langchain-reasc[agents]".
 
-A model that reads numbers from a text gets one wrong now and then, and the object looks
-as good as any other. Here every response is an object, so all responses vote, on each
-field separately: the answer is the weighted median of the numbers, and the majority of
-the rest. The first three scripted responses are wrong, each in another field. So after
-six responses, five have the right value of each field, and only three the whole.
-Without ``answer=``, equal objects vote together. It does not matter whether the model
-gives objects by a tool of that name (``ToolStrategy``) or by the provider
-(``ProviderStrategy``). LangChain validates the winner as always.
+A model that reads numbers from a text gets one wrong now and then, and the object looks as good as any other. Here
+every response is an object, so all responses vote, on each field separately: the answer is the weighted median of the
+numbers, and the majority of the rest. The first three scripted responses are wrong, each in another field. So after
+six responses, five have the right value of each field, and only three the whole. Without ``answer=``, equal objects
+vote together. It does not matter whether the model gives objects by a tool of that name (``ToolStrategy``) or by the
+provider (``ProviderStrategy``). LangChain validates the winner as always.
 """
 
 import sys

@@ -1,18 +1,15 @@
-"""An agent that votes on its tool calls: ``create_agent(ChatReASC(model=llm), tools)``.
-Nothing else changes.
+"""An agent that votes on its tool calls: ``create_agent(ChatReASC(model=llm), tools)``. Nothing else changes.
 
-    python examples/agent_with_tools.py # a scripted model: offline, no key python
-    examples/agent_with_tools.py --model gpt-4o-mini # needs OPENAI_API_KEY python
-    examples/agent_with_tools.py --model qwen --base-url http://localhost:8000/v1 #
-    vLLM, llama-server, ...
+    python examples/agent_with_tools.py                          # a scripted model: offline, no key
+    python examples/agent_with_tools.py --model gpt-4o-mini      # needs OPENAI_API_KEY
+    python examples/agent_with_tools.py --model qwen --base-url http://localhost:8000/v1     # vLLM, llama-server, ...
 
 It needs langchain: pip install "langchain-reasc[agents]".
 
-An agent acts on a single response, and a payment cannot be taken back. ``ChatReASC``
-samples each step that calls tools, until the evidence for one call is sufficient.
-Responses that call the same tools with the same arguments vote together. If no call
-wins, nothing is paid (``on_undecided="raise"``). Texts are different in each response,
-so the agent's final text is taken from one sample.
+An agent acts on a single response, and a payment cannot be taken back. ``ChatReASC`` samples each step that calls
+tools, until the evidence for one call is sufficient. Responses that call the same tools with the same arguments vote
+together. If no call wins, nothing is paid (``on_undecided="raise"``). Texts are different in each response, so the
+agent's final text is taken from one sample.
 """
 
 import sys

@@ -1,14 +1,12 @@
 """A batch with any LangChain chat model, without labels.
 
-    python examples/any_chat_model.py # the shipped model, as any other chat model
-    python examples/any_chat_model.py --model gpt-4o-mini # needs OPENAI_API_KEY python
-    examples/any_chat_model.py --model qwen --base-url http://localhost:8000/v1 # vLLM,
-    llama-server, ...
+    python examples/any_chat_model.py                                   # the shipped model, as any other chat model
+    python examples/any_chat_model.py --model gpt-4o-mini               # needs OPENAI_API_KEY
+    python examples/any_chat_model.py --model qwen --base-url http://localhost:8000/v1     # vLLM, llama-server, ...
 
-``calibration="online"`` learns while it answers, from how the responses to each
-question agree. It counts votes on the first 16 questions; then it stops as soon as the
-rest of the budget would hardly change the answer. It needs no logprobs, and uses them
-if they come and prove useful. ``--state`` keeps the observations for the next run.
+``calibration="online"`` learns while it answers, from how the responses to each question agree. It counts votes on the
+first 16 questions; then it stops as soon as the rest of the budget would hardly change the answer. It needs no
+logprobs, and uses them if they come and prove useful. ``--state`` keeps the observations for the next run.
 """
 
 import argparse

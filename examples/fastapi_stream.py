@@ -1,21 +1,17 @@
-r"""A web page that shows how an answer is decided: a FastAPI endpoint streams each
-sample as it comes.
+r"""A web page that shows how an answer is decided: a FastAPI endpoint streams each sample as it comes.
 
-    python examples/fastapi_stream.py # the shipped model; then open
-    http://127.0.0.1:8000 python examples/fastapi_stream.py --model qwen --base-url
-    http://localhost:8001/v1 # vLLM, llama-server, ... curl -N
-    http://127.0.0.1:8000/answers \
-        --json '{"question": "Lena has 27 old and 14 new cups. How many cups does Lena
-        have now?"}'
+    python examples/fastapi_stream.py                            # the shipped model; then open http://127.0.0.1:8000
+    python examples/fastapi_stream.py --model qwen --base-url http://localhost:8001/v1      # vLLM, llama-server, ...
+    curl -N http://127.0.0.1:8000/answers \
+        --json '{"question": "Lena has 27 old and 14 new cups. How many cups does Lena have now?"}'
 
 It needs FastAPI and a server for it: pip install fastapi uvicorn.
 
-``asolve(..., on_response=f)`` calls ``f`` with each response and the decision after it.
-Here ``f`` puts them into a queue, and the endpoint sends them as server-sent events.
-Three things are worth copying. If a reader leaves, the samples in flight are cancelled,
-and nobody pays for them. Readers see only the kind of an error; addresses, prompts and
-keys stay in the server's log. At most ``AT_ONCE`` questions run at a time, so that many
-readers do not overload the model.
+``asolve(..., on_response=f)`` calls ``f`` with each response and the decision after it. Here ``f`` puts them into a
+queue, and the endpoint sends them as server-sent events. Three things are worth copying. If a reader leaves, the
+samples in flight are cancelled, and nobody pays for them. Readers see only the kind of an error; addresses, prompts and
+keys stay in the server's log. At most ``AT_ONCE`` questions run at a time, so that many readers do not overload the
+model.
 """
 
 import argparse

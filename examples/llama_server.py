@@ -1,14 +1,14 @@
 """llama-server, llama.cpp's own server: calibrate on labelled questions, then decide.
 
-    pip install "langchain-reasc[openai]" llama-server -m model.gguf --parallel 8 -c
-    8192 --port 8080 # needs to be running python examples/llama_server.py --data
-    questions.jsonl # lines of {"question": ..., "answer": ...}
+    pip install "langchain-reasc[openai]"
+    llama-server -m model.gguf --parallel 8 -c 8192 --port 8080   # needs to be running
+    python examples/llama_server.py --data questions.jsonl    # lines of {"question": ..., "answer": ...}
 
-    pip install xllamacpp # or have this script start one on loopback, python
-    examples/llama_server.py --start # with the small model that comes with the package
+    pip install xllamacpp                                     # or have this script start one on loopback,
+    python examples/llama_server.py --start                   # with the small model that comes with the package
 
-The measure uses ``top_k``, the mean log-probability of the 20 likeliest tokens, which
-needs a server with ``top_logprobs``.
+The measure uses ``top_k``, the mean log-probability of the 20 likeliest tokens, which needs a server with
+``top_logprobs``.
 """
 
 import argparse

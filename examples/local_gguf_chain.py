@@ -1,10 +1,9 @@
 """A chain with a GGUF in this process: prompt | ReASCRunnable | parser.
 
-    python examples/local_gguf_chain.py # the shipped word-problem model python
-    examples/local_gguf_chain.py --model my.gguf # any GGUF with a chat template
+    python examples/local_gguf_chain.py                       # the shipped word-problem model
+    python examples/local_gguf_chain.py --model my.gguf       # any GGUF with a chat template
 
-Samples share one prefill and are decoded together. As soon as the evidence is
-sufficient, the others are cancelled.
+Samples share one prefill and are decoded together. As soon as the evidence is sufficient, the others are cancelled.
 """
 
 import argparse

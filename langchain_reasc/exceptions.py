@@ -1,33 +1,34 @@
 """The errors that this library raises.
 
-ReASCError (also core's ModelError) ├── ConfigurationError (also ValueError, core's
-ModelInvalidRequestError) a wrong option, name or combination ├── LogprobsUnavailable a
-response has no usable token probabilities ├── ConfidenceError (also ValueError) empty
-or non-finite token signals ├── CalibrationError │ ├── CalibrationDataError (also
-ValueError) data from which nothing can be calibrated │ ├── CalibrationFileError
-unreadable, incomplete or invalid file │ └── FingerprintMismatch (also core's
-ModelInvalidRequestError) calibrated on something else than what runs ├── SamplingError
-no sample gave a response; see ``failures`` │ └── SampleTimeout (also TimeoutError,
-core's ModelTimeoutError) a sample or a question took too long ├── NoVote no response
-has an answer that counts; see ``responses`` ├── Undecided the budget was spent before
-the evidence was sufficient; see ``result`` ├── ServerError a model server cannot be
-used │ ├── ServerUnreachable (also core's ModelConnectionError) nothing answers at its
-address │ ├── ServerBusy (also core's ModelAPIError) it answers, and may serve a later
-request │ ├── ServerTimeout (also TimeoutError, core's ModelTimeoutError) it accepts
-requests, and does not answer │ ├── ServerMismatch (also ConfigurationError) it does not
-have the named model, or another has another one │ └── ServerRefused (also core's
-ModelAuthenticationError) it refuses the API key ├── PoolError (also ValueError) a
-recorded pool that cannot be read ├── MissingExtraError (also ImportError) an optional
-dependency; names the extra └── ModelError a local model
+ReASCError                      (also core's ModelError)
+├── ConfigurationError          (also ValueError, core's ModelInvalidRequestError)   a wrong option, name or combination
+├── LogprobsUnavailable         a response has no usable token probabilities
+├── ConfidenceError             (also ValueError)   empty or non-finite token signals
+├── CalibrationError
+│   ├── CalibrationDataError    (also ValueError)   data from which nothing can be calibrated
+│   ├── CalibrationFileError    unreadable, incomplete or invalid file
+│   └── FingerprintMismatch     (also core's ModelInvalidRequestError)   calibrated on something else than what runs
+├── SamplingError               no sample gave a response; see ``failures``
+│   └── SampleTimeout           (also TimeoutError, core's ModelTimeoutError)   a sample or a question took too long
+├── NoVote                      no response has an answer that counts; see ``responses``
+├── Undecided                   the budget was spent before the evidence was sufficient; see ``result``
+├── ServerError                 a model server cannot be used
+│   ├── ServerUnreachable       (also core's ModelConnectionError)   nothing answers at its address
+│   ├── ServerBusy              (also core's ModelAPIError)   it answers, and may serve a later request
+│   ├── ServerTimeout           (also TimeoutError, core's ModelTimeoutError)   it accepts requests, and does not answer
+│   ├── ServerMismatch          (also ConfigurationError)   it does not have the named model, or another has another one
+│   └── ServerRefused           (also core's ModelAuthenticationError)   it refuses the API key
+├── PoolError                   (also ValueError)   a recorded pool that cannot be read
+├── MissingExtraError           (also ImportError)   an optional dependency; names the extra
+└── ModelError                  a local model
     ├── ModelFileError          (also core's ModelNotFoundError)   missing, not a GGUF, truncated, no chat template
     ├── ContextOverflowError    (also ValueError, core's own)   a prompt that does not fit the context
     ├── UnsupportedProcessorError   llama.cpp was built for another processor
     └── ModelClosedError        used after ``close()``
 
-"Core" is langchain-core, whose ``ModelError.is_retryable`` says whether the same call
-may succeed another time. LangChain's retries repeat (and pay for) errors of any other
-class. So all errors here derive from it, and are not retryable, except SampleTimeout,
-ServerUnreachable, ServerBusy, ServerTimeout, and a SamplingError with a retryable
+"Core" is langchain-core, whose ``ModelError.is_retryable`` says whether the same call may succeed another time.
+LangChain's retries repeat (and pay for) errors of any other class. So all errors here derive from it, and are not
+retryable, except SampleTimeout, ServerUnreachable, ServerBusy, ServerTimeout, and a SamplingError with a retryable
 failure.
 """
 

@@ -76,29 +76,25 @@ class _Call(NamedTuple):
 
 
 class ChatLlamaCpp(LoadedModel):
-    """A GGUF model run by llama.cpp in this process, with exact token signals and
-    parallel samples.
+    """A GGUF model run by llama.cpp in this process, with exact token signals and parallel samples.
 
-    The model is loaded when the object is made, and copies (``model_copy``) share it.
-    Many threads and event loops may use it at once; their requests are decoded
-    together. Every response has ``response_metadata["token_signals"]``, computed from
-    the raw logits of the whole vocabulary. A grammar makes tool calls and structured
-    output follow their schemas.
+    The model is loaded when the object is made, and copies (``model_copy``) share it. Many threads and event loops may
+    use it at once; their requests are decoded together. Every response has ``response_metadata["token_signals"]``,
+    computed from the raw logits of the whole vocabulary. A grammar makes tool calls and structured output follow their
+    schemas.
 
     Example:
         .. code-block:: python
 
             with ChatLlamaCpp(model_path="model.gguf") as model:
-                print(model.invoke("How much is 17 + 25?").content) with
-                model.sample("How much is 17 + 25?", n=8) as samples: # one prefill,
-                decoded together
+                print(model.invoke("How much is 17 + 25?").content)
+                with model.sample("How much is 17 + 25?", n=8) as samples:  # one prefill, decoded together
                     for index, message in samples:
                         print(index, message.content)
 
     Raises:
         ConfigurationError: an option is unknown or out of range.
-        ModelFileError: the file is missing, not a GGUF, truncated, or has no chat
-            template.
+        ModelFileError: the file is missing, not a GGUF, truncated, or has no chat template.
         ModelError: there is not enough memory for the context.
         MissingExtraError: llama-cpp-python is not installed.
     """

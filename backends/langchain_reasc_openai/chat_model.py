@@ -69,35 +69,29 @@ accepts.
 
 
 class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
-    """A model behind one or several OpenAI-compatible servers: vLLM, SGLang,
-    llama-server, Ollama, OpenAI, ...
+    """A model behind one or several OpenAI-compatible servers: vLLM, SGLang, llama-server, Ollama, OpenAI, ...
 
-    This is langchain-openai's ``ChatOpenAI``, with the same fields, tools and
-    structured output, for several servers and for servers with fewer features. Each
-    request goes to the server that has the prompt in its prefix cache, or the least to
-    do. A failed server is sidelined, and its requests start again on another. The
-    ``preset`` says what a server supports, or the server is asked once. ``sample``
-    draws several responses to one prompt, each a stream that can be cut off.
+    This is langchain-openai's ``ChatOpenAI``, with the same fields, tools and structured output, for several servers
+    and for servers with fewer features. Each request goes to the server that has the prompt in its prefix cache, or the
+    least to do. A failed server is sidelined, and its requests start again on another. The ``preset`` says what a
+    server supports, or the server is asked once. ``sample`` draws several responses to one prompt, each a stream that
+    can be cut off.
 
-    Without ``api_key``, servers get the key "no-key". ``OPENAI_API_KEY`` is read only
-    for OpenAI's own address, and with ``preset="openai"`` for the address in
-    ``OPENAI_BASE_URL`` (or ``OPENAI_API_BASE``), such as a gateway's.
+    Without ``api_key``, servers get the key "no-key". ``OPENAI_API_KEY`` is read only for OpenAI's own address, and
+    with ``preset="openai"`` for the address in ``OPENAI_BASE_URL`` (or ``OPENAI_API_BASE``), such as a gateway's.
 
     Example:
         .. code-block:: python
 
-            model = ChatOpenAICompatible(base_url="http://localhost:8000/v1",
-            model="Qwen/Qwen2.5-7B-Instruct") model =
-            ChatOpenAICompatible(base_url=["http://gpu1:8000", "http://gpu2:8000"],
-            model="...", preset="vllm") with model.sample("How much is 17 + 25?", n=8)
-            as samples:
+            model = ChatOpenAICompatible(base_url="http://localhost:8000/v1", model="Qwen/Qwen2.5-7B-Instruct")
+            model = ChatOpenAICompatible(base_url=["http://gpu1:8000", "http://gpu2:8000"], model="...", preset="vllm")
+            with model.sample("How much is 17 + 25?", n=8) as samples:
                 for index, message in samples:
                     print(index, message.content)
 
     Raises:
         ConfigurationError: an option is unknown, wrong, or not supported by the server.
-        ServerError: with ``preset="auto"``, by the first request, if no server can be
-            reached.
+        ServerError: with ``preset="auto"``, by the first request, if no server can be reached.
     """
 
     use_responses_api: bool | None = False

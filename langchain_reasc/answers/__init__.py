@@ -2,51 +2,40 @@
 
 The answer is a property of the message. The first row that fits decides:
 
-==============================
-=======================================================================================
-a response votes for ==============================
-=======================================================================================
-read by ``message_extractor`` what its function returns for the ``AIMessage``, whatever
-the rows below say that refuses, or was filtered nothing: it has a ``refusal`` block or
-field, or a finish reason that says so with an invalid tool call nothing, unless a
-function or ``json:`` finds an answer in its text with tool calls its calls: the
-multiset of ``{name, args}``, without ids, with the arguments that the
-                                tools would get. A response that was cut off votes for
-                                nothing. What a function or ``json:`` finds in the text
-                                comes first
-with calls that cannot be made nothing: the tool was not bound, or would refuse the
-arguments with an object's tool call read by ``json_object``: that object, as if the
-text contained it whose reasoning never ended nothing that was cut off what its text
-states explicitly, and never through the gate: a closed box, ``<answer>``,
-                                ``####``, "the answer is ..." up to the end of the
-                                sentence, a complete JSON object, a pattern's match that
-                                has words or marks around its group. What a function
-                                finds does not count, because it may be half an answer
-any other what the extractor finds in its text. Reasoning is left out: tags such as
-``<think>``,
-                                Harmony's channels, and blocks and fields of reasoning.
-                                With ``message``, the JSON object that is the whole
-                                text; all other texts count as one answer, cut off or
-                                not (if the call asks for a schema, only objects that
-                                the schema allows vote)
-==============================
-=======================================================================================
+==============================  =======================================================================================
+a response                      votes for
+==============================  =======================================================================================
+read by ``message_extractor``   what its function returns for the ``AIMessage``, whatever the rows below say
+that refuses, or was filtered   nothing: it has a ``refusal`` block or field, or a finish reason that says so
+with an invalid tool call       nothing, unless a function or ``json:`` finds an answer in its text
+with tool calls                 its calls: the multiset of ``{name, args}``, without ids, with the arguments that the
+                                tools would get. A response that was cut off votes for nothing. What a function or
+                                ``json:`` finds in the text comes first
+with calls that cannot be made  nothing: the tool was not bound, or would refuse the arguments
+with an object's tool call      read by ``json_object``: that object, as if the text contained it
+whose reasoning never ended     nothing
+that was cut off                what its text states explicitly, and never through the gate: a closed box, ``<answer>``,
+                                ``####``, "the answer is ..." up to the end of the sentence, a complete JSON object, a
+                                pattern's match that has words or marks around its group. What a function finds does
+                                not count, because it may be half an answer
+any other                       what the extractor finds in its text. Reasoning is left out: tags such as ``<think>``,
+                                Harmony's channels, and blocks and fields of reasoning. With ``message``, the JSON
+                                object that is the whole text; all other texts count as one answer, cut off or not (if
+                                the call asks for a schema, only objects that the schema allows vote)
+==============================  =======================================================================================
 
 Three steps lead from a text to its vote, each in files that read top-down:
 
-1. :mod:`.span` finds the span that is the answer, by :mod:`.statements`, :mod:`.prose`
-   and :mod:`.reduction`.
-2. :mod:`.forms` brings the whole span into a canonical form. What it does not
-   understand is compared as text.
-3. :func:`~langchain_reasc.method.decision.joined` counts equal forms as one answer, and
-   a number without a unit as the only unit that other responses name.
+1. :mod:`.span` finds the span that is the answer, by :mod:`.statements`, :mod:`.prose` and :mod:`.reduction`.
+2. :mod:`.forms` brings the whole span into a canonical form. What it does not understand is compared as text.
+3. :func:`~langchain_reasc.method.decision.joined` counts equal forms as one answer, and a number without a unit as the
+   only unit that other responses name.
 
-:mod:`.choices` finds letters and labels. Calls are compared as :class:`ToolVotes` says
-(without arguments such as ``reasoning``), objects as :func:`json_object` does, and
-answers in free text by their meaning, see :func:`free_text`.
+:mod:`.choices` finds letters and labels. Calls are compared as :class:`ToolVotes` says (without arguments such as
+``reasoning``), objects as :func:`json_object` does, and answers in free text by their meaning, see :func:`free_text`.
 
-Responses that call tools vote first on which tools are called. So calls that differ in
-an argument do not lose to fewer responses that call no tool.
+Responses that call tools vote first on which tools are called. So calls that differ in an argument do not lose to
+fewer responses that call no tool.
 """
 
 from langchain_reasc.answers.calls import ToolVotes, arguments_of, kind_of

@@ -70,26 +70,21 @@ def ask(
 ) -> None:
     """Answer one question, sampling only until the evidence is sufficient.
 
-    Prints the answer to stdout, and how it was decided to stderr. The exit code is 3 if
-    the answer is undecided because the budget was spent before the evidence was
-    sufficient, or if no response has an answer to vote on. Then the text of a response
-    is printed instead.
+    Prints the answer to stdout, and how it was decided to stderr. The exit code is 3 if the answer is undecided because
+    the budget was spent before the evidence was sufficient, or if no response has an answer to vote on. Then the text
+    of a response is printed instead.
 
     [bold]Examples[/]
 
-    reasc ask "Kira has 7 roses. Kira wants to have 12 roses. How many more roses does
-    Kira need?" --trace
+    reasc ask "Kira has 7 roses. Kira wants to have 12 roses. How many more roses does Kira need?" --trace
 
     reasc ask "What is 17 * 23?" --model qwen.gguf --calibration calibration.json
 
-    reasc ask "What is 17 * 23?" --url http://localhost:8000 --model
-    Qwen/Qwen2.5-7B-Instruct
+    reasc ask "What is 17 * 23?" --url http://localhost:8000 --model Qwen/Qwen2.5-7B-Instruct
 
     reasc ask "What is 17 * 23?" --model small.gguf --escalate-to openai:gpt-4o
 
-    reasc ask - --model
-    hf:Qwen/Qwen2.5-0.5B-Instruct-GGUF/qwen2.5-0.5b-instruct-q4_k_m.gguf --json <
-    question.txt
+    reasc ask - --model hf:Qwen/Qwen2.5-0.5B-Instruct-GGUF/qwen2.5-0.5b-instruct-q4_k_m.gguf --json < question.txt
     """
     from langchain_reasc.cli.live import LiveVotes
 

@@ -1,6 +1,4 @@
-"""``reasc calibrate``: make a calibration file by asking questions, with right answers
-or without.
-"""
+"""``reasc calibrate``: make a calibration file by asking questions, with right answers or without."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -94,37 +92,31 @@ def calibrate(
     seed: Seed = 0,
     concurrency: Concurrency = None,
 ) -> None:
-    """Measure how far a model's answers and its confidence can be trusted, on questions
-    of yours.
+    """Measure how far a model's answers and its confidence can be trusted, on questions of yours.
 
-    Each question is asked until the votes on it are clear. How far the responses agree
-    tells when to stop, and whether confidence may weigh votes. Right answers add a
-    gate, the confidence at which a first response is accepted alone, and how likely an
-    answer is right, P(correct). 64 questions are a good number.
+    Each question is asked until the votes on it are clear. How far the responses agree tells when to stop, and whether
+    confidence may weigh votes. Right answers add a gate, the confidence at which a first response is accepted alone,
+    and how likely an answer is right, P(correct). 64 questions are a good number.
 
-    With a larger model, both models are asked each question, to learn when an answer of
-    the smaller one may stand. The promise is bounded with 95 % confidence, and takes 76
-    questions without a contradiction, or 200 to 300 with some. If nothing can be
-    promised, the larger model answers alone.
+    With a larger model, both models are asked each question, to learn when an answer of the smaller one may stand. The
+    promise is bounded with 95 % confidence, and takes 76 questions without a contradiction, or 200 to 300 with some. If
+    nothing can be promised, the larger model answers alone.
 
-    A calibration holds for this model file, these sampling parameters and this system
-    message; ReASCRunnable refuses it elsewhere. To try other signals or corrected
-    labels without the model, record its responses (reasc record), and calibrate on them
-    (reasc pool calibrate).
+    A calibration holds for this model file, these sampling parameters and this system message; ReASCRunnable refuses it
+    elsewhere. To try other signals or corrected labels without the model, record its responses (reasc record), and
+    calibrate on them (reasc pool calibrate).
 
     [bold]Examples[/]
 
     reasc calibrate gsm8k.jsonl --model qwen.gguf
 
-    reasc calibrate quiz.csv --model qwen.gguf --answer choice --system "Answer with one
-    letter." --out quiz.json
+    reasc calibrate quiz.csv --model qwen.gguf --answer choice --system "Answer with one letter." --out quiz.json
 
     reasc calibrate gsm8k.jsonl --url http://gpu1:8000 --model Qwen/Qwen2.5-7B-Instruct
 
     reasc calibrate questions.txt --model qwen.gguf
 
-    reasc calibrate questions.txt --model small.gguf --escalate-to openai:gpt-4o
-    --price-ratio 30
+    reasc calibrate questions.txt --model small.gguf --escalate-to openai:gpt-4o --price-ratio 30
     """
     from langchain_reasc.runnable.calibrate import calibrate as calibrated
 

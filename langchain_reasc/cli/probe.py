@@ -33,8 +33,7 @@ def probe(
     ] = 60.0,
     as_json: AsJson = False,
 ) -> None:
-    """Ask servers what they support: logprobs and how many, n, seeds, sampling
-    parameters, streams.
+    """Ask servers what they support: logprobs and how many, n, seeds, sampling parameters, streams.
 
     Sends about 15 requests of a few tokens. Several servers are compared.
 
@@ -44,8 +43,7 @@ def probe(
 
     reasc probe http://gpu1:8000 http://gpu2:8000 --model Qwen/Qwen2.5-7B-Instruct
 
-    reasc probe https://api.openai.com/v1 --model gpt-4o-mini --key-variable
-    OPENAI_API_KEY --json
+    reasc probe https://api.openai.com/v1 --model gpt-4o-mini --key-variable OPENAI_API_KEY --json
     """
     key = None if key_variable is None else secret_in(key_variable)
     found: dict[str, Capabilities] = {}

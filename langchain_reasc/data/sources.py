@@ -1,28 +1,21 @@
-"""Read questions as rows from files of any kind, the Hugging Face Hub, or a registered
-generator.
+"""Read questions as rows from files of any kind, the Hugging Face Hub, or a registered generator.
 
-==========================
-===========================================================================================
-a name ends in is read as ==========================
-===========================================================================================
-``.json`` a list of objects, or an object with such a list under ``data``, ``examples``
-or
-                            ``questions``, or JSON Lines after all; it is read as a
-                            whole
-``.csv``, ``.tsv`` a table with commas, semicolons or tabs between cells; a cell with a
-JSON list of strings is
-                            that list. A header may be missing where the columns are
-                            questions and answers, or questions alone
-``.parquet`` a table, by pyarrow (the extra ``data``) anything else JSON Lines: an
-object a line ==========================
-===========================================================================================
+==========================  ===========================================================================================
+a name ends in              is read as
+==========================  ===========================================================================================
+``.json``                   a list of objects, or an object with such a list under ``data``, ``examples`` or
+                            ``questions``, or JSON Lines after all; it is read as a whole
+``.csv``, ``.tsv``          a table with commas, semicolons or tabs between cells; a cell with a JSON list of strings is
+                            that list. A header may be missing where the columns are questions and answers, or questions
+                            alone
+``.parquet``                a table, by pyarrow (the extra ``data``)
+anything else               JSON Lines: an object a line
+==========================  ===========================================================================================
 
-All but ``.parquet`` may be compressed (``.csv.gz``), and all but ``.json`` are read as
-far as is needed.
+All but ``.parquet`` may be compressed (``.csv.gz``), and all but ``.json`` are read as far as is needed.
 
-``hf:OWNER/NAME[:CONFIG][/SPLIT]`` is a data set of the hub. What is downloaded stays in
-the cache of ``datasets``, and is found there without a network too
-(``HF_HUB_OFFLINE=1``). A data set that asks for consent needs ``HF_TOKEN`` in the
+``hf:OWNER/NAME[:CONFIG][/SPLIT]`` is a data set of the hub. What is downloaded stays in the cache of ``datasets``, and
+is found there without a network too (``HF_HUB_OFFLINE=1``). A data set that asks for consent needs ``HF_TOKEN`` in the
 environment. Code that a data set brings along is never run.
 """
 

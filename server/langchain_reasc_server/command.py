@@ -1,6 +1,4 @@
-"""``reasc serve``: check the options, build the server, and run it in one process or
-several.
-"""
+"""``reasc serve``: check the options, build the server, and run it in one process or several."""
 
 import asyncio
 import gc
@@ -113,9 +111,8 @@ def serve(
 ) -> None:
     """Serve OpenAI's API in front of any model, with answers that are voted on.
 
-    Clients only change their base URL. Tool calls and structured output are voted on,
-    and texts if --answer says where the answer is. Everything else passes through
-    unchanged.
+    Clients only change their base URL. Tool calls and structured output are voted on, and texts if --answer says where
+    the answer is. Everything else passes through unchanged.
 
     [bold]Examples[/]
 
@@ -123,8 +120,7 @@ def serve(
 
     reasc serve --model my.gguf --answer number --state learned.sqlite
 
-    reasc serve --url http://gpu1:8000 --model small --escalate-url http://gpu2:8000
-    --escalate-model large
+    reasc serve --url http://gpu1:8000 --model small --escalate-url http://gpu2:8000 --escalate-model large
 
     reasc serve     the shipped model: arithmetic word problems
     """

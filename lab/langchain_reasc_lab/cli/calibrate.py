@@ -50,8 +50,7 @@ def calibrate(
     ] = 128,
     seed: Seed = 0,
 ) -> None:
-    """Make a calibration from recorded responses, as `reasc calibrate` makes one from a
-    model's.
+    """Make a calibration from recorded responses, as `reasc calibrate` makes one from a model's.
 
     Other signals, corrected labels and other graders can be tried without the model.
 
@@ -59,8 +58,7 @@ def calibrate(
 
     reasc pool calibrate pool.sqlite
 
-    reasc pool calibrate pool.sqlite --signal token_logprob --score mean --out
-    calibration.json
+    reasc pool calibrate pool.sqlite --signal token_logprob --score mean --out calibration.json
     """
     from langchain_reasc_lab.pools import calibrate_on_pool, read_pool
 

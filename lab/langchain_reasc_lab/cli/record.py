@@ -72,36 +72,29 @@ def record(
         typer.Option(min=1, help="Do not begin, nor go on, beyond so many tokens."),
     ] = None,
 ) -> None:
-    """Record 16 responses to each question, with token signals beside them, for
-    `reasc replay`.
+    """Record 16 responses to each question, with token signals beside them, for `reasc replay`.
 
-    Interrupt it whenever you like: the same command goes on where it stopped. Corrected
-    labels and another --answer count for what is recorded already, without a new
-    response.
+    Interrupt it whenever you like: the same command goes on where it stopped. Corrected labels and another --answer
+    count for what is recorded already, without a new response.
 
     [bold]Examples[/]
 
     reasc record gsm8k.jsonl --out pool.sqlite --model qwen.gguf
 
-    reasc record quiz.csv --out quiz.sqlite --model qwen.gguf --answer choice --limit
-    200
+    reasc record quiz.csv --out quiz.sqlite --model qwen.gguf --answer choice --limit 200
 
-    reasc record gsm8k.jsonl --out pool.sqlite --model qwen.gguf --template "{question}
-    Think step by step."
+    reasc record gsm8k.jsonl --out pool.sqlite --model qwen.gguf --template "{question} Think step by step."
 
     reasc record gpqa_diamond.csv --out pool.sqlite --model qwen2.5.gguf --preset auto
 
-    reasc record last-letters:500 --out letters.sqlite --model qwen2.5.gguf --preset
-    auto
+    reasc record last-letters:500 --out letters.sqlite --model qwen2.5.gguf --preset auto
 
-    reasc record gsm8k.jsonl --out pool.sqlite --url http://gpu1:8000 --url
-    http://gpu2:8000 --model qwen
+    reasc record gsm8k.jsonl --out pool.sqlite --url http://gpu1:8000 --url http://gpu2:8000 --model qwen
 
-    reasc record gsm8k.jsonl --out pool.sqlite --url http://gpu1:8000 --model qwen --ray
-    auto --ray-workers 8
+    reasc record gsm8k.jsonl --out pool.sqlite --url http://gpu1:8000 --model qwen --ray auto --ray-workers 8
 
-    reasc record gsm8k.jsonl --out pool.sqlite --model-class langchain_openai.ChatOpenAI
-    --model gpt-4o-mini --max-tokens-total 1000000 --dry-run
+    reasc record gsm8k.jsonl --out pool.sqlite --model-class langchain_openai.ChatOpenAI --model gpt-4o-mini
+    --max-tokens-total 1000000 --dry-run
     """
     from langchain_reasc_lab.cli.budget import Budget
     from langchain_reasc_lab.data import read_data_set

@@ -1,38 +1,30 @@
-"""Turn rows into questions: usual field names, and the published formats of known data
-sets.
+"""Turn rows into questions: usual field names, and the published formats of known data sets.
 
-==============
-============================================================================ =========
-========= name its files preset grader ==============
-============================================================================ =========
-========= gsm8k JSON Lines: question, answer (a solution that ends in ``#### 18``)
-number numeric math500 JSON Lines: problem, solution, answer, subject, level, unique_id
-maths math omni-math JSON Lines: domain, difficulty, problem, solution, answer, source
-maths math gpqa CSV: Question, Correct Answer, Incorrect Answer 1 to 3, Record ID, ...
-letter choice strategyqa JSON: a list of qid, term, question, answer (true, false),
-facts, ... yes-no exact last-letters JSON: examples, a list of question and answer; or
-``last-letters:500`` letters exact nq-open JSON Lines: question, answer (a list of all
-that are accepted) short alias any any fields, see
-:func:`langchain_reasc.data.read_questions` none exact ==============
-============================================================================ =========
-=========
+==============  ============================================================================  =========  =========
+name            its files                                                                     preset     grader
+==============  ============================================================================  =========  =========
+gsm8k           JSON Lines: question, answer (a solution that ends in ``#### 18``)            number     numeric
+math500         JSON Lines: problem, solution, answer, subject, level, unique_id              maths      math
+omni-math       JSON Lines: domain, difficulty, problem, solution, answer, source             maths      math
+gpqa            CSV: Question, Correct Answer, Incorrect Answer 1 to 3, Record ID, ...        letter     choice
+strategyqa      JSON: a list of qid, term, question, answer (true, false), facts, ...         yes-no     exact
+last-letters    JSON: examples, a list of question and answer; or ``last-letters:500``        letters    exact
+nq-open         JSON Lines: question, answer (a list of all that are accepted)                short      alias
+any             any fields, see :func:`langchain_reasc.data.read_questions`                    none       exact
+==============  ============================================================================  =========  =========
 
-The paper grades MATH500 and Omni-Math by a model, xVerify. The reader of gsm8k was
-tried on the published file. Those of nq-open and last-letters were written after a look
-at published files; those of math500, omni-math, gpqa and strategyqa after descriptions
-and other programs that read them: of all these only files made by hand in the same
-format were read.
+The paper grades MATH500 and Omni-Math by a model, xVerify. The reader of gsm8k was tried on the published file. Those
+of nq-open and last-letters were written after a look at published files; those of math500, omni-math, gpqa and
+strategyqa after descriptions and other programs that read them: of all these only files made by hand in the same format
+were read.
 
-Questions have the ids that the data set gives them; as ``any``, those of ``id``, or
-names made of their texts. On the Hugging Face Hub the data sets have the same fields:
-``hf:openai/gsm8k:main/test``, ``hf:HuggingFaceH4/MATH-500/test``,
-``hf:KbsdJames/Omni-MATH/test``, ``hf:Idavidrein/gpqa:gpqa_diamond/train``,
-``hf:ChilleD/StrategyQA/test``, ``hf:google-research-datasets/nq_open/validation``; none
-of these could be tried.
+Questions have the ids that the data set gives them; as ``any``, those of ``id``, or names made of their texts. On the
+Hugging Face Hub the data sets have the same fields: ``hf:openai/gsm8k:main/test``, ``hf:HuggingFaceH4/MATH-500/test``,
+``hf:KbsdJames/Omni-MATH/test``, ``hf:Idavidrein/gpqa:gpqa_diamond/train``, ``hf:ChilleD/StrategyQA/test``,
+``hf:google-research-datasets/nq_open/validation``; none of these could be tried.
 
-GPQA lists the right answer first. Here the choices are put in an order made of the
-question and the choices' texts alone, lettered from A to D below the question, and the
-letter is the answer: the same on every machine.
+GPQA lists the right answer first. Here the choices are put in an order made of the question and the choices' texts
+alone, lettered from A to D below the question, and the letter is the answer: the same on every machine.
 """
 
 import hashlib
