@@ -52,7 +52,7 @@ from langchain_reasc.exceptions import SamplingError, Undecided
 from langchain_reasc.models.contract import USAGE_ESTIMATED
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.models.settings import bindable
-from langchain_reasc.models.usage import is_estimated, usage_of
+from langchain_reasc.models.usage import is_estimated, reported_usage, usage_of
 from langchain_reasc.models.wrappers import leaves
 from langchain_reasc.runnable.binding import (
     first_binding,
@@ -363,7 +363,9 @@ class ChatReASC(ChatModelAround):
         usage = result.usage.bill
         is_usage_estimated = result.usage.estimated
         if self.usage == "winner":
-            prompt_tokens = question.request.estimated_prompt_tokens
+            prompt_tokens = 0
+            if reported_usage(result.winner) is None:
+                prompt_tokens = question.request.estimated_prompt_tokens
             usage = usage_of(result.winner, prompt_tokens)
             is_usage_estimated = is_estimated(result.winner)
         if is_usage_estimated:

@@ -169,7 +169,7 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
         else:
             # Nothing is counted, so the agent's state has no count.
             self.state_schema = cast(Any, AgentState)
-        self._options, trial = _checked(options)
+        self._options, trial = _checked(options, usage)
         self._texts_vote = extractor(trial.answer).texts_vote
         self._larger = trial.larger
         self._learns = trial.is_learning
@@ -369,7 +369,7 @@ ReASCMiddleware.__doc__ = (
 )
 
 
-def _checked(given: VoteOptions) -> tuple[dict[str, Any], ChatReASC]:
+def _checked(given: VoteOptions, usage: Any) -> tuple[dict[str, Any], ChatReASC]:
     """Return the options, with a calibration read from its file, and a model made with
     them to check them.
 
@@ -388,6 +388,7 @@ def _checked(given: VoteOptions) -> tuple[dict[str, Any], ChatReASC]:
         )
     trial = ChatReASC(
         model=FakeListChatModel(responses=[]),
+        usage=usage,
         **options | {"allow_fingerprint_mismatch": True},
     )
     if trial.calibration is not None and not trial.is_learning:

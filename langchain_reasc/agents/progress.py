@@ -1,11 +1,15 @@
 """The progress of a vote, as custom events of a LangGraph run."""
 
+import logging
+import sys
 from typing import Any
 
 from langchain_reasc.method.stopping import Decision
 from langchain_reasc.runnable.account import named_votes
 from langchain_reasc.runnable.question import ResponseListener
 from langchain_reasc.runnable.result import SampledResponse
+
+logger = logging.getLogger(__name__)
 
 
 def progress_listener() -> ResponseListener | None:
@@ -17,15 +21,20 @@ def progress_listener() -> ResponseListener | None:
     ``answer``, ``evidence``, ``posterior`` and ``reason``, which is None while sampling
     goes on. With two models, ``model`` says which of them responded.
     """
+    # A graph that runs has imported it. To import it takes a second or two.
+    config = sys.modules.get("langgraph.config")
+    if config is None:
+        return None
     try:
-        from langgraph.config import get_stream_writer
-
-        write = get_stream_writer()
-    except (ImportError, RuntimeError, KeyError):
+        write = config.get_stream_writer()
+    except (RuntimeError, KeyError):
         return None
 
     def listen(response: SampledResponse, decision: Decision) -> None:
-        write(_event(response, decision))
+        try:
+            write(_event(response, decision))
+        except Exception as error:  # nothing rests on it, and the sample is paid for
+            logger.debug("an event could not be written", exc_info=error)
 
     return listen
 

@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import get_config_list
 
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
-from langchain_reasc.runnable.cascade import Cascade, Solver
+from langchain_reasc.runnable.cascade import Cascade, Solver, voter_of
 from langchain_reasc.runnable.concurrency import Concurrency, Each
 from langchain_reasc.runnable.escalating import start
 from langchain_reasc.runnable.first_responses import plan_by_firsts
@@ -99,7 +99,7 @@ class Batch:
         if "on_response" in kwargs:
             raise ConfigurationError(ONE_INPUT_ONLY)
         self._solver = solver
-        self._voter = solver.small if isinstance(solver, Cascade) else solver
+        self._voter = voter_of(solver)
         self._name = name
         self._kwargs = kwargs
         self._return_exceptions = return_exceptions

@@ -18,10 +18,7 @@ from langchain_reasc.calibration import (
     EscalationLearner,
     LearnedEscalation,
 )
-from langchain_reasc.exceptions import (
-    ConfigurationError,
-    FingerprintMismatch,
-)
+from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import Cap, StoppingRule
 from langchain_reasc.models.fingerprint import check_fingerprint
@@ -239,6 +236,11 @@ class Cascade:
 
 Solver = Voter | Cascade
 """What answers questions: one model, or two."""
+
+
+def voter_of(solver: Solver) -> Voter:
+    """Return the only model, or the small one."""
+    return solver.small if isinstance(solver, Cascade) else solver
 
 
 def _check_options(options: Options, small: Voter) -> None:

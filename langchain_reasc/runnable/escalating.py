@@ -21,9 +21,7 @@ from langchain_reasc.calibration import (
     Shadowed,
     numbered,
 )
-from langchain_reasc.exceptions import (
-    is_control_flow,
-)
+from langchain_reasc.exceptions import is_control_flow
 from langchain_reasc.method.decision import Reason
 from langchain_reasc.models.usage import Usage
 from langchain_reasc.runnable.account import (
@@ -68,7 +66,6 @@ async def start(
     """
     if not isinstance(solver, Cascade):
         return Solving(await begin(request, **options))
-    course = None
     if solver.learner is not None:
         course = await request.run(partial(solver.course, request.kind))
     else:

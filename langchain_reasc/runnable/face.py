@@ -31,7 +31,7 @@ from langchain_reasc.calibration import (
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.prepared import model_of
 from langchain_reasc.models.wrappers import leaves
-from langchain_reasc.runnable.cascade import Cascade, LargeModel, Solver
+from langchain_reasc.runnable.cascade import Cascade, LargeModel, Solver, voter_of
 from langchain_reasc.runnable.options import Options, refuse_former_names
 from langchain_reasc.runnable.voter import Voter
 from langchain_reasc.threads import in_thread
@@ -103,9 +103,7 @@ class Face(Options):
     @property
     def _voter(self) -> Voter:
         """The only model, or the small one."""
-        if isinstance(self._solver, Cascade):
-            return self._solver.small
-        return self._solver
+        return voter_of(self._solver)
 
     @property
     def sampled(self) -> Runnable[LanguageModelInput, Any]:

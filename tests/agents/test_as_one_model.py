@@ -1,5 +1,7 @@
 """What other middleware, streams and people see of a vote is what they would see of one model."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,6 +29,7 @@ from agents.acting import (
 )
 from langchain_reasc import ChatReASC, ReASCMiddleware, ReASCRunnable
 from langchain_reasc.answers import json_object
+from langchain_reasc.exceptions import ConfigurationError
 
 VOTED = {"answer": "text", "concurrency": 1, "max_samples": 4}
 
@@ -222,3 +225,30 @@ def test_progress_of_a_chat_model_in_a_node(runner: Any) -> None:
     graph.add_edge(START, "ask")
     events = list(graph.compile().stream({"messages": [HumanMessage(ASKED)]}, stream_mode="custom"))
     assert events and all(event["type"] == "reasc" for event in events)
+
+
+def test_a_stream_that_cannot_be_written_costs_no_vote(agents: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(event: Any) -> None:
+        raise RuntimeError("the stream is closed")
+
+    monkeypatch.setattr("langgraph.config.get_stream_writer", lambda: closed)
+    state = agents.ask(agent_of(two_cities(), ReASCMiddleware(concurrency=1)))
+    assert state["messages"][1].tool_calls[0]["args"] == {"city": "Paris"}
+
+
+@pytest.mark.full
+def test_a_call_outside_a_graph_does_not_import_langgraph() -> None:
+    program = (
+        "import sys\n"
+        "from langchain_core.language_models import FakeListChatModel\n"
+        "from langchain_reasc import ChatReASC\n"
+        "ChatReASC(model=FakeListChatModel(responses=['the answer is 1'])).invoke('q')\n"
+        "print('langgraph' in sys.modules)"
+    )
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert shown.strip() == "False"
+
+
+def test_a_wrong_usage_is_refused_at_once() -> None:
+    with pytest.raises(ConfigurationError, match="usage"):
+        ReASCMiddleware(usage="winer")  # type: ignore[arg-type]
