@@ -90,9 +90,8 @@ def endless_server(
         "samples_per_request": per_request,
     }
     with llama_server(path, slots=SAMPLES, cells=CELLS, flash_attn="auto") as server:
-        if hasattr(
-            os, "setpriority"
-        ):  # a server elsewhere would not keep us from deciding
+        # a server elsewhere would not keep us from deciding
+        if hasattr(os, "setpriority"):
             os.setpriority(os.PRIO_PROCESS, server.pid, 10)
         with ChatOpenAICompatible(
             base_url=server.url,

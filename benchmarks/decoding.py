@@ -172,9 +172,8 @@ def our_share(settings: Settings) -> Iterator[Row]:
         row = f"step at n = {n}, shipped model, five signals: % beyond the bare loop's llama_decode and sampling"
         note = f"{tokens} tokens per response, all of a call included" if n == 1 else ""
         yield Row(row, Spread.of(shares), Goal("≤", most, " %"), note)
-        if (
-            not settings.n_gpu_layers
-        ):  # with a GPU, llama_decode returns before it has computed
+        # with a GPU, llama_decode returns before it has computed
+        if not settings.n_gpu_layers:
             row = f"the same, n = {n}: % outside llama_decode, llama.cpp's sampling included"
             yield Row(row, Spread.of(outside[n][1:]))  # without the round that warms up
 
@@ -411,9 +410,8 @@ def shared_prefix(settings: Settings) -> Iterator[Row]:
     with open_ours(settings, settings.model_path, n_ctx=4096) as model:
         model.invoke(QUESTION, max_tokens=2)
         for index in range(settings.rounds_or(4)):
-            system = SystemMessage(
-                f"{index} {_text_of(model, size)}"
-            )  # a beginning of its own: nothing is cached
+            # a beginning of its own: nothing is cached
+            system = SystemMessage(f"{index} {_text_of(model, size)}")
             firsts.append(_prefill_seconds(model, system, first_question))
             others.append(_prefill_seconds(model, system, second_question))
     name = f"second question with a {size:,}-token shared system prompt"

@@ -231,9 +231,8 @@ class Client:
         """Send one that is due ``at``."""
         try:
             connection = self._idle.pop() if self._idle else None
-            if (
-                connection is None or connection.is_closed
-            ):  # which servers do when it is idle
+            # which servers do when it is idle
+            if connection is None or connection.is_closed:
                 loop = asyncio.get_running_loop()
                 _, connection = await loop.create_connection(
                     _Connection, self._host, int(self._port)

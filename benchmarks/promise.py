@@ -68,9 +68,8 @@ def promises(
             except CalibrationDataError:
                 continue
             told = re.search(r"at most ([\d.]+)% of such", made.guarantee or "")
-            if told is None or (
-                measures and made.measure is None
-            ):  # then it is what answers alone say
+            # then it is what answers alone say
+            if told is None or (measures and made.measure is None):
                 continue
             answers = decisions(
                 made.rule(budget=others.answers.shape[1]), others, _row(made.measure)

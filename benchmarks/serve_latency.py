@@ -319,9 +319,10 @@ def _litellm(executable: str, upstream: str) -> Iterator[Side]:
         "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
     }
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as config:
+        # which is YAML, too
         json.dump(
             {"model_list": [{"model_name": "tiny", "litellm_params": model}]}, config
-        )  # which is YAML, too
+        )
         config.flush()
         command = [
             executable,

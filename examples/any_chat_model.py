@@ -20,9 +20,8 @@ from langchain_core.language_models import BaseChatModel
 from langchain_reasc import Online, ReASCError, ReASCRunnable
 from langchain_reasc.exceptions import ConfigurationError, missing_extra
 
-HELD_OUT = (
-    files("langchain_reasc_llama_cpp") / "embedded" / "test.jsonl"
-)  # word problems that come with the package
+# word problems that come with the package
+HELD_OUT = files("langchain_reasc_llama_cpp") / "embedded" / "test.jsonl"
 
 
 def chat_model(name: str | None, base_url: str | None) -> BaseChatModel:

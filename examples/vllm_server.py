@@ -49,9 +49,8 @@ def main() -> None:
         max_tokens=1024,
         question_timeout=120,  # seconds
     ) as model:
-        server = (
-            model.capabilities()
-        )  # asks once, and says at once if no server is there
+        # asks once, and says at once if no server is there
+        server = model.capabilities()
         print(
             f"{server.server} {server.version or ''}: up to {server.top_logprobs} "
             "alternatives per token"

@@ -87,9 +87,8 @@ class Checked(BaseModel):
     its options are wrong.
     """
 
-    if (
-        not TYPE_CHECKING
-    ):  # type checkers see the signature pydantic makes from the fields
+    # type checkers see the signature pydantic makes from the fields
+    if not TYPE_CHECKING:
 
         def __init__(self, **fields: Any) -> None:
             check_names(fields, type(self).model_fields, "option")

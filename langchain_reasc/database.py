@@ -76,9 +76,8 @@ class Database:
         """
         store = cls._connect(path, "rwc")
         with store.transaction() if store._is_empty() else nullcontext():
-            if (
-                store._is_empty()
-            ):  # another process may have created the tables meanwhile
+            # another process may have created the tables meanwhile
+            if store._is_empty():
                 identity = f"PRAGMA application_id = {cls.APPLICATION}; PRAGMA user_version = {cls.FORMAT};"
                 for statement in (identity + cls.SCHEMA).split(";"):
                     store._sql.execute(statement)

@@ -304,9 +304,8 @@ def reason_of(error: BaseException) -> str:
     status = getattr(first, "status_code", None) or getattr(
         getattr(first, "response", None), "status_code", None
     )
-    if isinstance(
-        status, int
-    ):  # before the classes, as the errors of requests are of OSError
+    # before the classes, as the errors of requests are of OSError
+    if isinstance(status, int):
         return str(status)
     if isinstance(first, core.ModelTimeoutError | TimeoutError):
         return "timeout"

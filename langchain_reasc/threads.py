@@ -130,9 +130,8 @@ def _beside_loops() -> DaemonExecutor:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        after_in_child=_beside_loops.cache_clear
-    )  # a child has none of its threads
+    # a child has none of its threads
+    os.register_at_fork(after_in_child=_beside_loops.cache_clear)
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

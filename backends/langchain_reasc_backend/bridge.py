@@ -226,9 +226,8 @@ class AsyncStream(_Reader[T]):
 
     def cancel(self) -> None:
         super().cancel()
-        if (
-            self._preparing is not None
-        ):  # it may wait for a silent server, or load a model
+        # it may wait for a silent server, or load a model
+        if self._preparing is not None:
             with suppress(RuntimeError):  # the loop has ended
                 self._preparing.get_loop().call_soon_threadsafe(self._preparing.cancel)
 

@@ -73,9 +73,8 @@ class RowStatistics:
     top_ids: Integers | None
 
 
-@np.errstate(
-    invalid="ignore"
-)  # values that are not finite are reported as an error, not as a warning
+# values that are not finite are reported as an error, not as a warning
+@np.errstate(invalid="ignore")
 def signals_from_logits(
     logits: Floats,
     chosen: npt.NDArray[np.integer[Any]],
@@ -167,9 +166,8 @@ def signals_from_statistics(
     found: dict[str, Floats] = {}
     for name in signals:
         if name == "token_logprob" and chosen is not None:
-            found[name] = np.minimum(
-                chosen - rows.log_total, 0
-            )  # rounding puts certain tokens above
+            # rounding puts certain tokens above
+            found[name] = np.minimum(chosen - rows.log_total, 0)
         elif name == "top_k" and rows.top is not None:
             found[name] = rows.log_total - rows.top[:, :k].mean(
                 axis=1, dtype=np.float64

@@ -210,9 +210,8 @@ class ChatLlamaCpp(LoadedModel):
         unique = {
             definition["function"]["name"]: definition for definition in definitions
         }
-        self._shape(
-            list(unique.values()), tool_choice, parallel_tool_calls
-        )  # errors come here, not at the first call
+        # errors come here, not at the first call
+        self._shape(list(unique.values()), tool_choice, parallel_tool_calls)
         given = {"tool_choice": tool_choice, "parallel_tool_calls": parallel_tool_calls}
         chosen = {name: value for name, value in given.items() if value is not None}
         return self.bind(tools=definitions, **chosen, **kwargs)
@@ -387,9 +386,8 @@ class ChatLlamaCpp(LoadedModel):
             options.grammar,
         )
         if shape.grammar is not None:
-            prepare_grammar(
-                shape.grammar, model
-            )  # here, so that the thread that decodes finds it prepared
+            # here, so that the thread that decodes finds it prepared
+            prepare_grammar(shape.grammar, model)
         info = {
             "vocabulary_size": model.vocabulary_size,
             "top_k": min(options.top_k_signal, model.vocabulary_size),
@@ -499,9 +497,8 @@ class ChatLlamaCpp(LoadedModel):
         text = self._template.render(*self._marks.hide(converted, tools))
         model = self._engine.model
         if model.adds_bos and model.bos:
-            text = text.removeprefix(
-                model.bos
-            )  # most templates write it, and the tokenizer would again
+            # most templates write it, and the tokenizer would again
+            text = text.removeprefix(model.bos)
         return self._marks.tokens(text, model.tokenize)
 
     def _result(self, call: _Call, completions: Iterable[Completion]) -> ChatResult:

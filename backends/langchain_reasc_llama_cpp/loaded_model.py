@@ -209,9 +209,8 @@ class LoadedModel(Checked, BaseChatModel, GenerationFields, LoadFields, Closing)
         )
         template = ChatTemplate(str(source), bos=model.bos, eos=model.eos, name=name)
         for mark in filter(None, (template.form.opening, template.form.closing)):
-            model.show_as_text(
-                mark
-            )  # some models have control tokens for the marks of tool calls
+            # some models have control tokens for the marks of tool calls
+            model.show_as_text(mark)
         control, user_defined = model.parsed_texts()
         return template, TemplateMarks(
             str(source), control=control, user_defined=user_defined

@@ -95,9 +95,8 @@ class MessageMaker:
                 TOKEN_SIGNALS: completion.signals,
                 TOKEN_SIGNALS_INFO: dict(self.info),
             }
-        if (
-            completion.sizes is not None
-        ):  # so that the tokens of the calls, or of the answer, can be found
+        # so that the tokens of the calls, or of the answer, can be found
+        if completion.sizes is not None:
             metadata[GENERATED_TEXT] = {
                 "text": completion.text,
                 "sizes": completion.sizes,

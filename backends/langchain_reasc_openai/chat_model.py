@@ -109,9 +109,8 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
 
     _connection: Connection = PrivateAttr()
 
-    if (
-        TYPE_CHECKING
-    ):  # without pydantic's plugin, a type checker would rename max_tokens
+    # without pydantic's plugin, a type checker would rename max_tokens
+    if TYPE_CHECKING:
 
         def __init__(
             self,
@@ -168,9 +167,8 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
         """Pickle the given fields, including the key, for another process, which
         connects anew.
         """
-        made = (
-            ("http_client", "http_async_client") if self.openai_proxy else ()
-        )  # ChatOpenAI made them for the proxy
+        # ChatOpenAI made them for the proxy
+        made = ("http_client", "http_async_client") if self.openai_proxy else ()
         kept = self.model_fields_set - {*CLIENT_FIELDS, *made, "openai_api_base"}
         return partial(type(self), **{name: getattr(self, name) for name in kept}), ()
 
@@ -440,9 +438,8 @@ class ChatOpenAICompatible(ServerFields, SamplerFields, Closing):
         if (cached := self._connection.cached(self)) is not None:
             return cached
         asking = DaemonExecutor(1, "reasc-asking").submit(ask, self)
-        return await asyncio.wrap_future(
-            asking
-        )  # unlike asyncio.to_thread, this does not delay the loop's end
+        # unlike asyncio.to_thread, this does not delay the loop's end
+        return await asyncio.wrap_future(asking)
 
     def _request(
         self, server: Capabilities, overrides: dict[str, Any], stop: list[str] | None

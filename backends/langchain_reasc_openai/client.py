@@ -258,9 +258,8 @@ def _without_key(key: Any) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        for cause in causes(
-            error
-        ):  # langchain-openai raises its own errors from the client's
+        # langchain-openai raises its own errors from the client's
+        for cause in causes(error):
             if (
                 secret
                 and isinstance(cause, APIError)

@@ -322,9 +322,8 @@ def _pool(model: ServerFields) -> ReplicaPool:
     is read further after it was cut off. So the clients wait without a limit, and the
     pool counts the seconds.
     """
-    own = (
-        None if model.openai_proxy else model.http_async_client
-    )  # with a proxy, ChatOpenAI has set it by itself
+    # with a proxy, ChatOpenAI has set it by itself
+    own = None if model.openai_proxy else model.http_async_client
     replicas: list[Replica] = []
     closes: list[Callable[[], Awaitable[None]]] = []
     for url in model.base_urls:

@@ -343,9 +343,8 @@ class Draw:
         others.
         """
         asked, beside = [sample for sample in group if not sample.handed_over], Json()
-        kept = (
-            without_texts if RAW in self.kwargs else without_bytes
-        )  # a raw request's texts are in its events
+        # a raw request's texts are in its events
+        kept = without_texts if RAW in self.kwargs else without_bytes
         for sample in asked:
             sample.start_attempt(attempt.replica, beside)
 
@@ -396,9 +395,8 @@ def _bill(usage: UsageMetadata, samples: Sequence[Attempted]) -> None:
     """
     last = next(sample for sample in samples if not sample.handed_over)
     others = sum(sample.tokens for sample in samples if sample is not last)
-    output = max(
-        usage["output_tokens"] - others, last.tokens
-    )  # llama-server reports only one sample's
+    # llama-server reports only one sample's
+    output = max(usage["output_tokens"] - others, last.tokens)
     last.usage = UsageMetadata(
         **{
             **usage,

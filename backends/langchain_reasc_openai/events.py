@@ -45,9 +45,8 @@ class EventDecoder:
         if b"\n" not in piece and b"\r" not in piece:
             return []
         text = b"".join(self._pieces)
-        end = (
-            max(text.rfind(b"\n"), text.rfind(b"\r", 0, -1)) + 1
-        )  # a last \r may be the first half of \r\n
+        # a last \r may be the first half of \r\n
+        end = max(text.rfind(b"\n"), text.rfind(b"\r", 0, -1)) + 1
         self._pieces = [text[end:]]
         if not self._begun and end:
             self._begun, text, end = (
@@ -86,9 +85,8 @@ def usable(event: Any, n: int = 1) -> Json | None:
     if not isinstance(event, dict):
         return None
     choices, usage = event.get("choices"), event.get("usage")
-    if (
-        usage is None and isinstance(choices, list) and len(choices) == 1
-    ):  # most events; leaves early to save time
+    # most events; leaves early to save time
+    if usage is None and isinstance(choices, list) and len(choices) == 1:
         only = choices[0]
         if _is_asked_for(only, n) and "message" not in only:
             return event
@@ -253,16 +251,14 @@ class CallRepairer:
             return None
         is_first = call not in self._indices
         if is_first:
-            self._indices[call] = (
-                max(self._used, default=-1) + 1
-            )  # clients count the calls from 0
+            # clients count the calls from 0
+            self._indices[call] = max(self._used, default=-1) + 1
             self._used.add(self._indices[call])
             function = {**function, "name": call.name}
             piece = {**piece, "id": call.id} if call.id else piece
         index, text = self._indices[call], call.take()
-        if (
-            not is_first and piece["index"] != index
-        ):  # clients would append a repeated id or name
+        # clients would append a repeated id or name
+        if not is_first and piece["index"] != index:
             piece = {
                 name: value
                 for name, value in piece.items()
@@ -428,9 +424,8 @@ class MergedResponse:
                 self._texts.setdefault(name, []).append(value)
                 says = says or bool(value)
             elif name not in _STATED or not self._message.get(name):
-                if (
-                    isinstance(value, list) and name in self._texts
-                ):  # the text comes before these blocks
+                # the text comes before these blocks
+                if isinstance(value, list) and name in self._texts:
                     text = "".join(self._texts.pop(name))
                     self._message[name] = _added(
                         name, self._message.get(name), _text_block(text)

@@ -138,9 +138,8 @@ class AdaptedChatOpenAI(ChatOpenAI):
                 decoder = EventDecoder()
                 if "json" in response.headers.get("content-type", ""):
                     reply = await response.aread()
-                    is_stream = reply.lstrip().startswith(
-                        b"data:"
-                    )  # some servers call a stream JSON
+                    # some servers call a stream JSON
+                    is_stream = reply.lstrip().startswith(b"data:")
                     yield (
                         response,
                         decoder.decoded(reply + b"\n\n")
@@ -198,9 +197,8 @@ class AdaptedChatOpenAI(ChatOpenAI):
         given = {**event, "choices": choices, "usage": usage}
         chunk = self._convert_chunk_to_generation_chunk(given, AIMessageChunk, None)
         assert chunk is not None
-        if choice is not None and (
-            said := choice["delta"].get("refusal")
-        ):  # which langchain-openai leaves out
+        # which langchain-openai leaves out
+        if choice is not None and (said := choice["delta"].get("refusal")):
             chunk.message.additional_kwargs |= {"refusal": said}
         return chunk
 

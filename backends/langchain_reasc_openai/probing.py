@@ -408,9 +408,8 @@ def _reasoning_has_logprobs(events: Sequence[Mapping[str, Any]]) -> bool | None:
             break  # the answer
         reasoned += any(delta.get(name) for name in _REASONING)
         tokens += _count_logprobs([choice])[0]
-    return (
-        2 * tokens >= reasoned if reasoned else None
-    )  # a token or two may be the marks around it
+    # a token or two may be the marks around it
+    return 2 * tokens >= reasoned if reasoned else None
 
 
 def _count_logprobs(choices: Any) -> tuple[int, int]:

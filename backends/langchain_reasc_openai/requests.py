@@ -103,9 +103,8 @@ def request_of(
     check_names(overrides, _CALL_NAMES, "argument")
     left_out = {*_SAMPLERS, *_LIMITS, "logprobs", "top_logprobs", "extra_body"}
     options = {**defaults, **overrides}
-    if not options.get(
-        "tools"
-    ):  # LangChain's ProviderStrategy binds [], which strict servers refuse
+    # LangChain's ProviderStrategy binds [], which strict servers refuse
+    if not options.get("tools"):
         left_out |= {"tools", "tool_choice", "parallel_tool_calls"}
     request = {name: value for name, value in options.items() if name not in left_out}
     if (limit := token_limit_in(overrides, defaults)) is not None:

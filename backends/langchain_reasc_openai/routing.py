@@ -176,9 +176,8 @@ class Health:
         """
         self.asked_until = max(self.asked_until, now + seconds)
         if seconds > policy.longest_retry_after:
-            if (
-                begun >= self.sidelined_at
-            ):  # requests that are refused together count as one
+            # requests that are refused together count as one
+            if begun >= self.sidelined_at:
                 self.failures += 1
             self.sidelined_at = now
             seconds = policy.rest_after(self.failures, seconds)
@@ -521,12 +520,10 @@ class Attempts:
             except Exception as error:
                 other = self.router.has_untried(self._tried, self.scope)
                 fault = fault_of(error)
-                resting = isinstance(error, SamplingError) and bool(
-                    error.failures
-                )  # all servers rest for too long
-                silent = isinstance(
-                    error, TimeoutError
-                )  # this server has used up its time
+                # all servers rest for too long
+                resting = isinstance(error, SamplingError) and bool(error.failures)
+                # this server has used up its time
+                silent = isinstance(error, TimeoutError)
                 again = other if silent or fault is Fault.REFUSED else fault.may_pass
                 if resting or not (again and self.may_retry()):
                     raise
@@ -576,9 +573,8 @@ class Attempts:
                     said += f"; asked for were {rest.asked:.0f} s, more than longest_retry_after={longest:g} s"
                 # The error must not quote what other requests were refused with.
                 raise SamplingError(said, [self._error or busy])
-            spread = random.uniform(
-                0, self.policy.first_wait
-            )  # so that not all requests come back together
+            # so that not all requests come back together
+            spread = random.uniform(0, self.policy.first_wait)
             await asyncio.sleep(max(rest.seconds, _LOOK) + spread)
         if self._error is not None and not self.may_retry():
             raise self._error
@@ -599,9 +595,8 @@ class Attempts:
             if asked > 0:  # this was a trial during a rest, which goes on
                 seconds = asked
             elif self.router.has_untried(self._tried, self.scope):
-                seconds = (
-                    self.policy.sideline
-                )  # else its low load attracts all requests, which it refuses quickly
+                # else its low load attracts all requests, which it refuses quickly
+                seconds = self.policy.sideline
         if seconds is not None and fault.may_pass:
             health = attempt.replica.scoped(self.scope)
             health.rest(seconds, begun=attempt.begun, now=now, policy=self.policy)
@@ -632,9 +627,8 @@ def prompt_key(messages: Sequence[BaseMessage]) -> str:
     """Hash a prompt, equally in every process."""
     digest = hashlib.blake2b(digest_size=16)
     for message in messages:
-        digest.update(
-            json.dumps([message.type, message.content]).encode()
-        )  # JSON also writes lone surrogates
+        # JSON also writes lone surrogates
+        digest.update(json.dumps([message.type, message.content]).encode())
     return digest.hexdigest()
 
 

@@ -295,9 +295,8 @@ class Server(Closing):
                 else "asks for a key (api_key=...)"
             )
             raise ServerRefused(f"{self.url} {given}: {answer.message}")
-        if (
-            answer.status in _BUSY and response.request.method == "POST"
-        ):  # a busy server says nothing of its features
+        # a busy server says nothing of its features
+        if answer.status in _BUSY and response.request.method == "POST":
             raise ServerBusy(f"{self.url} is busy ({answer.message})")
         if 300 <= answer.status < 400:
             raise ServerError(

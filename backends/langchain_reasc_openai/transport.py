@@ -136,9 +136,8 @@ def _as_httpx(error: Exception) -> Exception:
     said = str(cause) or type(cause).__name__
     if isinstance(cause, ValueError):
         said = "the request has a header that HTTP does not allow"
-    elif isinstance(
-        cause, aiohttp.ClientResponseError
-    ):  # its text has the headers of the request
+    elif isinstance(cause, aiohttp.ClientResponseError):
+        # its text has the headers of the request
         problem = cause.message.strip().partition("\n")[
             0
         ]  # further lines quote the reply
@@ -257,9 +256,8 @@ class _BoundedBody(_httpx.AsyncByteStream):  # type: ignore[misc]
         await asyncio.shield(closing)
 
     async def _close(self) -> None:
-        with suppress(
-            RuntimeError
-        ):  # it is being read in another task, which this ends
+        # it is being read in another task, which this ends
+        with suppress(RuntimeError):
             if close := getattr(self._pieces, "aclose", None):
                 await close()
         await self._stream.aclose()

@@ -239,9 +239,8 @@ class ChatReASC(ChatModelAround):
                 yield chunk
 
     def _generate_with_cache(self, *args: Any, **kwargs: Any) -> ChatResult:
-        remember_run(
-            kwargs.get("run_manager")
-        )  # LangChain does not hand it to ``_stream``
+        # LangChain does not hand it to ``_stream``
+        remember_run(kwargs.get("run_manager"))
         return super()._generate_with_cache(*args, **kwargs)
 
     async def _agenerate_with_cache(self, *args: Any, **kwargs: Any) -> ChatResult:

@@ -129,9 +129,8 @@ def _compare_by_function(
 ) -> Same:
     def same(first: str, second: str) -> bool:
         verdict = function(first, second)
-        if not isinstance(
-            verdict, bool | np.bool_
-        ):  # a similarity, say, would always count as True
+        # a similarity, say, would always count as True
+        if not isinstance(verdict, bool | np.bool_):
             raise Unclear(f"same= must return a bool, got {type(verdict).__name__}")
         return bool(verdict)
 

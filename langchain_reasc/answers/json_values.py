@@ -133,9 +133,8 @@ def _values_backwards(text: str, cut_off: bool, *, lists: bool) -> Iterator[Foun
     """
     pairs, unclosed = _pairs(text, lists)
     done = len(text)  # what begins behind it is inside a value that has been read
-    for start, end, height in reversed(
-        pairs
-    ):  # the order of closing, backwards: around before inside, the last first
+    # the order of closing, backwards: around before inside, the last first
+    for start, end, height in reversed(pairs):
         if end > done or height > _DEEPEST or (cut_off and unclosed < start):
             continue
         value = parsed_value(text[start:end])
@@ -162,9 +161,8 @@ def _pairs(text: str, lists: bool) -> tuple[list[tuple[int, int, int]], int]:
     stack: list[tuple[str, int]] = []
     heights = [0]
     position = 0
-    while token := (_TOKEN if stack else _OPENING).search(
-        text, position
-    ):  # outside of values a quotation mark is prose
+    # outside of values a quotation mark is prose
+    while token := (_TOKEN if stack else _OPENING).search(text, position):
         position = token.end()
         mark = token[0]
         if mark in _CLOSING:

@@ -136,9 +136,8 @@ def _read_formula(formula: str) -> str | None:
         queue.Empty: all workers are busy.
     """
     idle = _idle
-    worker = idle.get(
-        timeout=_STARTING
-    )  # the last one used: the others may never have to be started
+    # the last one used: the others may never have to be started
+    worker = idle.get(timeout=_STARTING)
     try:
         return worker.read_formula(formula)
     finally:
@@ -236,6 +235,5 @@ _idle: "queue.LifoQueue[_FormulaWorker]"
 _make_workers()
 atexit.register(_kill_workers)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        after_in_child=_make_workers
-    )  # its parent's workers are not a child's
+    # its parent's workers are not a child's
+    os.register_at_fork(after_in_child=_make_workers)

@@ -24,9 +24,8 @@ def main() -> None:
     )  # whatever prints must not come between the replies
     try:
         _limit_memory()
-        canonical(
-            "\\frac{1}{\\sqrt{2}}"
-        )  # the first formula takes long, and has no more time than others
+        # the first formula takes long, and has no more time than others
+        canonical("\\frac{1}{\\sqrt{2}}")
     except Exception as error:
         print(json.dumps(repr(error)), file=out, flush=True)
         return

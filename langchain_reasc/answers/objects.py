@@ -259,9 +259,8 @@ class ObjectVotes:
                 for key, item in value.items()
                 if not self.is_left_out((*path, key))
             }
-            compared = (
-                value if not compared and not path else compared
-            )  # it is all there is
+            # it is all there is
+            compared = value if not compared and not path else compared
             return {
                 key: self.compared(item, (*path, key)) for key, item in compared.items()
             }

@@ -235,9 +235,8 @@ def _in_json_schema(schema: Any) -> Any:
 def _held_in_json_schema(word: str, held: Any) -> Any:
     if word in ("default", "example", "enum", "const"):
         return held
-    if word in ("properties", "$defs") and isinstance(
-        held, Mapping
-    ):  # whose keys are names, not words of a schema
+    # whose keys are names, not words of a schema
+    if word in ("properties", "$defs") and isinstance(held, Mapping):
         return {name: _in_json_schema(inner) for name, inner in held.items()}
     return _in_json_schema(held)
 
@@ -302,9 +301,8 @@ def arguments_in(schema: Schema) -> list[str] | None:
     """
     try:
         plain = adapter_of(schema).json_schema() if isinstance(schema, type) else schema
-    except (
-        Exception
-    ):  # it has a type of the user's own that JSON schema knows nothing of
+    except Exception:
+        # it has a type of the user's own that JSON schema knows nothing of
         return None
     properties = plain.get("properties")
     if isinstance(properties, Mapping) and not plain.get("additionalProperties"):
@@ -384,9 +382,8 @@ class _Deadline(threading.local):
 
     def check(self) -> None:
         if time.perf_counter() > self._ends:
-            left = (
-                self._began + _SECONDS - time.thread_time()
-            )  # on a busy machine, there is some
+            # on a busy machine, there is some
+            left = self._began + _SECONDS - time.thread_time()
             if left <= 0:
                 raise _TooSlowError
             self._ends = time.perf_counter() + left
@@ -504,9 +501,8 @@ def _checker(schema: str, *, exact: bool = False) -> _Checker:
 
     kind = _bounded(validator_for(plain, default=Draft202012Validator), exact)
     plain = json.loads(schema, object_hook=_without_dialect)
-    return _Checker(
-        plain, kind(plain, registry=Registry())
-    )  # which fetches nothing from anywhere
+    # which fetches nothing from anywhere
+    return _Checker(plain, kind(plain, registry=Registry()))
 
 
 def _without_dialect(schema: dict[str, Any]) -> dict[str, Any]:
@@ -592,9 +588,8 @@ def _bounded(kind: Any, exact: bool) -> Any:
         "uniqueItems": unique_items,
     }
     checks = {**kind.VALIDATORS, **keywords}
-    types = kind.TYPE_CHECKER.redefine(
-        "boolean", is_boolean
-    )  # it is asked of each unevaluated part
+    # it is asked of each unevaluated part
+    types = kind.TYPE_CHECKER.redefine("boolean", is_boolean)
     return extend(
         kind,
         {word: _in_time(word, check) for word, check in checks.items()},

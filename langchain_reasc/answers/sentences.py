@@ -325,9 +325,8 @@ def _without_known_beginning(tokens: Tokens) -> Tokens:
             following.is_function_word or following.word in _PARTICLES
         )
         is_known = is_known and following.word not in ("and", "or")
-        is_known = is_known or (
-            token.text.islower() and following.word == "by"
-        )  # written by
+        # written by
+        is_known = is_known or (token.text.islower() and following.word == "by")
         is_small = (
             token.is_function_word or token.word in _PARTICLES
         ) and following.word not in _BOUNDS
@@ -346,9 +345,8 @@ def _without_known_end(tokens: Tokens) -> Tokens:
     while end > 1:
         token = tokens[end - 1]
         before = tokens[end - 2]
-        is_counted = (
-            before.has_number and before.is_new and not token.is_function_word
-        )  # 12 apples
+        # 12 apples
+        is_counted = before.has_number and before.is_new and not token.is_function_word
         if token.is_new or is_counted or before.word == "per":
             break
         end -= 1

@@ -203,9 +203,8 @@ class TestedRule(_Record):
     @property
     def share_accepted(self) -> float:
         """The share of questions on which it accepts an answer."""
-        return min(
-            1.0, self._mean(self.accepted)
-        )  # rounding may lift a mean of two shares above 1
+        # rounding may lift a mean of two shares above 1
+        return min(1.0, self._mean(self.accepted))
 
     def cost(self, small: float) -> float:
         """Return what a question costs by the rule, in answers of the large model.
@@ -538,9 +537,8 @@ class LearnedEscalation(_Record):
         """
         known = self._record(name)
         bound = rate_bound(sum(known.rows), known.contradicted, self._alpha)
-        return (
-            bound if known.admitted is None else min(self.within, bound)
-        )  # either holds at any time
+        # either holds at any time
+        return bound if known.admitted is None else min(self.within, bound)
 
     @property
     def rules(self) -> Mapping[str, TestedRule]:

@@ -152,9 +152,8 @@ def prepare_streams() -> None:
     warnings :func:`harmless`.
     """
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(
-            stream, "reconfigure"
-        ):  # else it is not a text file, and was replaced on purpose
+        # else it is not a text file, and was replaced on purpose
+        if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors=_SPELLED_OUT)
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_HarmlessFormatter())
@@ -249,9 +248,8 @@ def progress(
         console=console,
         disable=not shown,
     )
-    with (
-        bar if shown else nullcontext()
-    ):  # where it is disabled, older versions of rich print an empty line for it
+    # where it is disabled, older versions of rich print an empty line for it
+    with bar if shown else nullcontext():
         task = bar.add_task(title, total=None)
 
         def move(done: int, total: int) -> None:

@@ -568,9 +568,8 @@ def _set_options(
     for option, value in options.items():
         flag = f"--{option.replace('_', '-')}"
         name = _argument(option, fields)
-        if (
-            name is None and option not in _FIELDS and "extra_body" in fields
-        ):  # what a preset sets, such as top_k
+        # what a preset sets, such as top_k
+        if name is None and option not in _FIELDS and "extra_body" in fields:
             kwargs["extra_body"] = {option: value, **(kwargs.get("extra_body") or {})}
         elif name is None:
             raise ConfigurationError(

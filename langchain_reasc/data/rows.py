@@ -147,6 +147,5 @@ def _text(value: Any, what: str, expected: str) -> str:
         raise ConfigurationError(
             f"{what} is {kind}, expected {expected}; got {value!r:.60}"
         )
-    return (
-        str(value).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    )  # half a surrogate pair
+    # half a surrogate pair
+    return str(value).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

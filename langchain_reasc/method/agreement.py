@@ -213,9 +213,8 @@ class Prior:
         shape = _shape(counts)
         if (shape, horizon) not in self._known:
             stay = float(self.posterior(shape) @ stays(shape, horizon, self.components))
-            self._known[shape, horizon] = min(
-                1.0, stay
-            )  # the weights' sum may be one rounding above 1
+            # the weights' sum may be one rounding above 1
+            self._known[shape, horizon] = min(1.0, stay)
         return self._known[shape, horizon]
 
     def posterior(self, counts: Sequence[float]) -> Floats:

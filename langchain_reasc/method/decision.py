@@ -85,9 +85,8 @@ class Response:
     blank: bool = False
 
     def __post_init__(self) -> None:
-        if self.score is not None and not math.isfinite(
-            self.score
-        ):  # max(1, exp(nan)) would count it as a vote
+        # max(1, exp(nan)) would count it as a vote
+        if self.score is not None and not math.isfinite(self.score):
             raise ConfidenceError(
                 f"a response score is {self.score}; use None if no confidence could be "
                 "read"

@@ -102,9 +102,8 @@ def posterior(evidence: Mapping[str, float]) -> float:
 def _dominance(first: float, second: float) -> float:
     a = first + 1.0
     b = second + 1.0
-    if (
-        a > 1e12
-    ):  # a normal distribution by then, to eleven digits; betainc may return NaN
+    # a normal distribution by then, to eleven digits; betainc may return NaN
+    if a > 1e12:
         return float(_special().ndtr((a - b) / 2 / math.sqrt(a * (b / (a + b)))))
     # By symmetry 1 - I_{1/2}(a, b) = I_{1/2}(b, a), which loses no digits near one.
     return float(_special().betainc(b, a, 0.5))

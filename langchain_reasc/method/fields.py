@@ -170,9 +170,8 @@ class ByField(StoppingRule):
         )
         if split.answer == spelling:
             return split
-        ended = self.rule(
-            [Response(None)] * len(responses)
-        )  # only a budget stops without any answer
+        # only a budget stops without any answer
+        ended = self.rule([Response(None)] * len(responses))
         return replace(
             split,
             answer=spelling,

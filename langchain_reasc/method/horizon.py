@@ -254,6 +254,5 @@ def _gain_per_vote(first: float, second: float, horizon: int) -> float:
     after = (likely * np.maximum(a + x, b + rest)).sum(axis=1) / (a + b + r[:, 0])
     gains = (after - a / (a + b)) / r[:, 0]
     best = float(gains.max())
-    return (
-        best if best > 1e-12 else 0.0
-    )  # what is left by rounding where nothing can change
+    # what is left by rounding where nothing can change
+    return best if best > 1e-12 else 0.0

@@ -302,9 +302,8 @@ def _chance(values_so_far: int, left: int, choices: int) -> float:
         return reached
 
     chance = values_so_far * reach(needed - 1, values_so_far)
-    for count in range(
-        values_so_far, values_so_far + left
-    ):  # a value that comes then for the first time
+    # a value that comes then for the first time
+    for count in range(values_so_far, values_so_far + left):
         new = np.maximum(
             (concentration + discount * values) / (count + concentration), 0.0
         )

@@ -349,9 +349,8 @@ def _finished_block(
     becomes the call.
     """
     kind = block.get("type") if isinstance(block, dict) else None
-    if kind == "function_call" and has_no_arguments(
-        block.get("arguments")
-    ):  # of the Responses API
+    # of the Responses API
+    if kind == "function_call" and has_no_arguments(block.get("arguments")):
         return {**block, "arguments": arguments.get(block.get("call_id"), "")}
     if kind != "tool_call_chunk":
         return block

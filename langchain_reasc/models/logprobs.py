@@ -248,9 +248,8 @@ def _read_recorded(message: BaseMessage, *, spelled: bool) -> _Read:
     metadata = message.response_metadata
     info = metadata.get(TOKEN_SIGNALS_INFO)
     try:
-        with np.errstate(
-            over="ignore"
-        ):  # what does not fit becomes infinite, and is reported where it is scored
+        # what does not fit becomes infinite, and is reported where it is scored
+        with np.errstate(over="ignore"):
             signals: Signals = {
                 str(name): np.asarray(values, dtype=np.float32)
                 for name, values in metadata[TOKEN_SIGNALS].items()

@@ -279,9 +279,8 @@ def _alternatives(ranked: Any, text: object, logprob: object) -> tuple[object, .
 
 
 def _logprob(entry: Any) -> Any:
-    if (
-        type(entry) is dict and (value := entry.get("logprob")) is not None
-    ):  # ten thousand of these in a long response
+    # ten thousand of these in a long response
+    if type(entry) is dict and (value := entry.get("logprob")) is not None:
         return value
     return _field(entry, "logprob", "log_probability", "logProbability")
 
@@ -378,9 +377,8 @@ def _trim_alternatives(
         notices.append(
             "some tokens came with fewer alternatives than the others, and are left out of the confidence"
         )
-    if most > k + (
-        k > 0
-    ):  # some servers return one more for a token that is not among the k most likely
+    # some servers return one more for a token that is not among the k most likely
+    if most > k + (k > 0):
         notices.append(
             "tokens came with different numbers of alternatives; the smallest is used"
             if k

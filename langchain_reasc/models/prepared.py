@@ -380,9 +380,8 @@ def prepare_model(
         # In a context of its own, or callbacks of a run around it would be taken for
         # bound ones.
         ready = Context().run(_prepared, one, kwargs, purpose)
-        if (
-            not quiet or ask_confidence
-        ):  # which is stated in the text, and taken out of it
+        # which is stated in the text, and taken out of it
+        if not quiet or ask_confidence:
             return replace(ready, **settings)
 
         @cache
@@ -408,9 +407,8 @@ def _prepared(
     model: AnyRunnable, kwargs: Mapping[str, Any], purpose: "_Purpose"
 ) -> PreparedModel:
     config: RunnableConfig = {}
-    while (
-        isinstance(model, RunnableBinding) and not model.config_factories
-    ):  # which hold listeners
+    # which hold listeners
+    while isinstance(model, RunnableBinding) and not model.config_factories:
         kwargs = {**model.kwargs, **kwargs}
         config = merge_configs(model.config, config)
         model = model.bound
@@ -805,9 +803,8 @@ def _not_requested_reason(inner_models: Sequence[Leaf]) -> str | None:
 
 def _signals(leaf: Leaf) -> tuple[str, ...]:
     signals = getattr(leaf.model, "signals", None)
-    if (
-        isinstance(signals, Sequence) and signals
-    ):  # a model of ours, which computes them itself
+    # a model of ours, which computes them itself
+    if isinstance(signals, Sequence) and signals:
         return tuple(map(str, signals))
     if leaf.integration.logprobs is None:
         return ()

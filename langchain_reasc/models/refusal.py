@@ -44,9 +44,8 @@ _REFUSING: Final = (
     500,
     501,
 )  # and no status at all, as of errors with status 200
-_LOGPROBS: Final = re.compile(
-    r"log[\s_-]?prob|the requested parameters", re.IGNORECASE
-)  # the second is OpenRouter's
+# the second is OpenRouter's
+_LOGPROBS: Final = re.compile(r"log[\s_-]?prob|the requested parameters", re.IGNORECASE)
 _STREAM: Final = re.compile(r"\bstream(?:ing|ed)?\b", re.IGNORECASE)
 _UNSUPPORTED: Final = re.compile(
     r"support|unknown|unrecogni[sz]|unexpected|extra|invalid|permitted|allowed|available|enabled|disabled|implement"
@@ -58,9 +57,8 @@ _ECHO: Final = re.compile(
 )
 _LONGEST: Final = 240  # characters of a server's message
 _MOST_SHAPES: Final = 256  # of requests: their models may be named by strangers
-_remembering = (
-    threading.Lock()
-)  # samples of many threads hear of it at once; none in the memory, which is pickled
+# samples of many threads hear of it at once; none in the memory, which is pickled
+_remembering = threading.Lock()
 
 
 @dataclass

@@ -131,17 +131,15 @@ def read_stated_confidence(message: AIMessage) -> AIMessage:
                 confidence = _confidence_outside_reasoning(
                     text, cut_off=cut_off and index == len(blocks) - 1
                 )
-                if (
-                    not rest.strip()
-                ):  # providers refuse empty blocks when they are sent back
+                # providers refuse empty blocks when they are sent back
+                if not rest.strip():
                     continue
                 block = rest if isinstance(block, str) else {**block, "text": rest}
             content.append(block)
     metadata = {**message.response_metadata, VERBALIZED_CONFIDENCE: confidence}
     if content != message.content and reported_usage(message) is None:
-        metadata[RECEIVED_TOKENS] = counted_tokens(
-            message
-        )  # which are paid for, whatever is left of the text
+        # which are paid for, whatever is left of the text
+        metadata[RECEIVED_TOKENS] = counted_tokens(message)
     return message.model_copy(
         update={"content": content, "response_metadata": metadata}
     )

@@ -28,9 +28,8 @@ def must_think(leaf: Leaf) -> bool:
     """Return whether a chat model refuses steps of a tool loop without thoughts."""
     if not _is_claude(leaf.model):
         return False
-    setting = getattr(leaf.model, _SETTING, None) or leaf.given(
-        _SETTING
-    )  # the field wins over the call's argument
+    # the field wins over the call's argument
+    setting = getattr(leaf.model, _SETTING, None) or leaf.given(_SETTING)
     return isinstance(setting, Mapping) and setting.get("type") == "enabled"
 
 

@@ -29,9 +29,8 @@ def recorded_pieces(metadata: Mapping[str, Any]) -> list[bytes] | None:
     did not.
     """
     recorded = metadata.get(GENERATED_TEXT)
-    if not isinstance(recorded, Mapping) or "\ufffd" in str(
-        recorded.get("text")
-    ):  # which stands for other bytes
+    # which stands for other bytes
+    if not isinstance(recorded, Mapping) or "\ufffd" in str(recorded.get("text")):
         return None
     raw = str(recorded.get("text")).encode(errors="replace")
     sizes = recorded.get("sizes")
@@ -113,9 +112,8 @@ def tokens_of_calls(
     ends = _ends(pieces)
     end = len(text)
     mask = np.zeros(len(pieces), dtype=np.bool_)
-    for call in reversed(
-        calls
-    ):  # a draft of a call may stand before it, in the model's reasoning
+    # a draft of a call may stand before it, in the model's reasoning
+    for call in reversed(calls):
         place = _last_call(text, end, str(call["name"]), call["args"])
         if place is None:
             return None

@@ -268,9 +268,10 @@ def _keys(model: AnyRunnable) -> frozenset[str] | None:
     for part in _configurable_parts(model):
         kinds.add(isinstance(part, DynamicRunnable))
         if isinstance(part, DynamicRunnable):
+            # made when they are called
             if not all(
                 isinstance(alternative, Runnable) for alternative in _alternatives(part)
-            ):  # made when they are called
+            ):
                 return None
             names |= {spec.id for spec in part.config_specs}
         elif (keys := configured_keys(part)) is None:

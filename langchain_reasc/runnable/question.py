@@ -648,8 +648,7 @@ def error_without_response(samples: Sequence[Sample]) -> Exception:
     failure = SamplingError(
         f"all {len(samples)} samples failed; the first: {first!r}{because}", errors
     )
-    if not explains_itself(
-        first
-    ):  # a fault in somebody's code, which a traceback shows
+    # a fault in somebody's code, which a traceback shows
+    if not explains_itself(first):
         failure.__cause__ = first
     return failure

@@ -145,9 +145,8 @@ async def read_until_cut(
         return cutoff.given_up if whole() else cutoff.stopped
 
     async def pump() -> None:
-        CUTOFF.set(
-            None
-        )  # a whole response that is streamed inside is not cut off there
+        # a whole response that is streamed inside is not cut off there
+        CUTOFF.set(None)
         try:
             async with aclosing(items):
                 async for item in items:

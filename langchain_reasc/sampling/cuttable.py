@@ -289,9 +289,8 @@ def _last_chunk(
     that has not come.
     """
     metadata_so_far = [metadata_of(chunk) for chunk in before]
-    ended = any(
-        map(has_finish_reason, metadata_so_far)
-    )  # then only its usage was to come
+    # then only its usage was to come
+    ended = any(map(has_finish_reason, metadata_so_far))
     info: dict[str, Any] = (
         {} if ended else {FINISH_REASON: reason, **_model_name(model, metadata_so_far)}
     )

@@ -147,9 +147,8 @@ class Gateway:
         return JSONResponse({"status": "ready"})
 
     async def _metrics(self, request: Request) -> Response:
-        learning = await asyncio.to_thread(
-            self.solver.learning
-        )  # which may read its file
+        # which may read its file
+        learning = await asyncio.to_thread(self.solver.learning)
         if learning is not None:
             self.metrics.record_learning(learning)
         self.metrics.record_health(self.solver.health())
@@ -165,9 +164,8 @@ class Gateway:
                 said, 401, {"www-authenticate": 'Basic realm="reasc serve"'}
             )
         own = [one for one in self.decided if one.client is client]
-        page = await asyncio.to_thread(
-            self._page, own
-        )  # which may read the file of what was learned
+        # which may read the file of what was learned
+        page = await asyncio.to_thread(self._page, own)
         return HTMLResponse(
             page,
             headers={"cache-control": "no-store", "content-security-policy": POLICY},
@@ -182,9 +180,8 @@ class Gateway:
             self.solver.health(),
             learning,
         )
-        is_private = bool(
-            self.admission.keys
-        )  # else anybody may see what anybody has asked
+        # else anybody may see what anybody has asked
+        is_private = bool(self.admission.keys)
         knows = self.solver.knows({one.model for one in own} if is_private else ())
         return status_page(
             self.upstream.model,
@@ -446,9 +443,8 @@ class Gateway:
         try:
             won = await self.solver.solve(call, drawn.hear)
         except BaseException as error:
-            left = isinstance(
-                error, asyncio.CancelledError
-            )  # a sample was requested, even if nothing came back yet
+            # a sample was requested, even if nothing came back yet
+            left = isinstance(error, asyncio.CancelledError)
             prompt = (
                 estimated_tokens(encoded(call.body))
                 if self.admission.tokens_per_minute
@@ -585,9 +581,8 @@ class _Guarded:
             request.state.status = status = (
                 499  # nginx's, for a client that has closed the request
             )
-        except (
-            asyncio.CancelledError
-        ):  # the server was stopped; without this, uvicorn would print an error
+        except asyncio.CancelledError:
+            # the server was stopped; without this, uvicorn would print an error
             stopped = Refused(
                 503,
                 "the server was stopped",

@@ -305,12 +305,10 @@ def messages_of(body: Mapping[str, Any]) -> list[BaseMessage]:
         messages = read_messages(body["messages"])
         for message in messages:
             if isinstance(message.content, list):
-                _ = (
-                    message.content_blocks
-                )  # which LangChain reads before it calls a model
-    except (
-        Exception
-    ):  # a message that LangChain does not know, but perhaps the upstream does
+                # which LangChain reads before it calls a model
+                _ = message.content_blocks
+    except Exception:
+        # a message that LangChain does not know, but perhaps the upstream does
         return [HumanMessage(str(body["messages"]))]
     return messages
 

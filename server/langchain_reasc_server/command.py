@@ -178,9 +178,8 @@ def serve(
                 service,
                 votes=replace(service.votes, state=str(folder / "learned.sqlite")),
             )
-        with (
-            ExitStack() as once
-        ):  # wrong options are an error here, before any worker has them
+        # wrong options are an error here, before any worker has them
+        with ExitStack() as once:
             gateway = service.gateway(once)
             remark(_summary(gateway, source, address))
             _warn_if_open(listening, service, gateway)
@@ -275,18 +274,15 @@ class Service:
         if self.traces:
             from langchain_reasc_server.tracing import exported_traces
 
-            known = (
-                {} if self.source.url else model._get_ls_params()
-            )  # servers are known by their API: OpenAI's
+            # servers are known by their API: OpenAI's
+            known = {} if self.source.url else model._get_ls_params()
             gateway.middleware = stack.enter_context(
                 exported_traces(known.get("ls_provider", "openai"))
             )
-        logging.getLogger("langchain_reasc").setLevel(
-            logging.ERROR
-        )  # what it says of a vote is in each reply
-        logging.getLogger("langchain_reasc.calibration").setLevel(
-            logging.WARNING
-        )  # a store that cannot be written
+        # what it says of a vote is in each reply
+        logging.getLogger("langchain_reasc").setLevel(logging.ERROR)
+        # a store that cannot be written
+        logging.getLogger("langchain_reasc.calibration").setLevel(logging.WARNING)
 
         if isinstance(sys.stderr, QueuedStderr):
             sys.stderr.on_drop = gateway.metrics.dropped_lines.inc
@@ -401,13 +397,11 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
     Raises:
         ConfigurationError: the address is in use, or does not belong to this machine.
     """
-    signal.signal(
-        signal.SIGTERM, _exit_normally
-    )  # which uvicorn raises again when it has shut down
+    # which uvicorn raises again when it has shut down
+    signal.signal(signal.SIGTERM, _exit_normally)
     if hasattr(signal, "SIGHUP"):
-        signal.signal(
-            signal.SIGHUP, signal.SIG_IGN
-        )  # a server that is still starting need not reload
+        # a server that is still starting need not reload
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # asyncio sets TCP_NODELAY only on sockets with this protocol number; without it
     # parts of a response are 40 ms late.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -39,9 +39,8 @@ def with_call_ids(messages: Iterable[Json]) -> list[Json]:
     """
     completed: list[Json] = []
     called: set[str] = set()
-    waiting: OrderedDict[str, bool] = (
-        OrderedDict()
-    )  # id of a call without a result -> whether the client gave it
+    # id of a call without a result -> whether the client gave it
+    waiting: OrderedDict[str, bool] = OrderedDict()
     for number, message in enumerate(messages):
         calls = message.get("tool_calls")
         if isinstance(calls, list):

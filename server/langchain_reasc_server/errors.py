@@ -148,9 +148,8 @@ def refusal_of(error: Exception) -> Refused:
                     _log.warning("%s: %s", message, said)
             status = 429 if isinstance(error, ServerBusy) and headers else status
             return Refused(status, message or str(error), code=code, headers=headers)
-    if (
-        isinstance(error, openai.APIError) and error.body
-    ):  # said in a response of status 200
+    # said in a response of status 200
+    if isinstance(error, openai.APIError) and error.body:
         return _upstreams_own(error, 502, headers)
     if isinstance(error, ReASCError | core.ModelError | openai.APIError):
         _log.warning("no response: %s", _loggable(error))

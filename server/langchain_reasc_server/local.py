@@ -200,9 +200,8 @@ class LangChainModel:
         model, options = self._asked(self.chat_model, call.body)
         prompt, n = _prompt(call.body), _n(call)
         head: Json = {"id": new_id(), "created": int(time.time()), "model": call.model}
-        beside: Json = (
-            {"usage": None} if call.wants_usage else {}
-        )  # of all events but the last
+        # of all events but the last
+        beside: Json = {"usage": None} if call.wants_usage else {}
         usage: UsageMetadata | None = None
         try:
             for index in range(n):

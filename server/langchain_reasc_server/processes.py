@@ -172,9 +172,8 @@ def reloading_on_hangup(reload: Callable[[], Awaitable[None]]) -> Iterator[None]
         if of_terminal and not os.isatty(2):
             signal.raise_signal(signal.SIGTERM)
             return
-        reloads.add(
-            task := asyncio.ensure_future(reload())
-        )  # the event loop itself forgets a task that nobody keeps
+        # the event loop itself forgets a task that nobody keeps
+        reloads.add(task := asyncio.ensure_future(reload()))
         task.add_done_callback(reloads.discard)
 
     loop = asyncio.get_running_loop()
@@ -205,9 +204,8 @@ async def watched_event_loop() -> AsyncIterator[None]:
 
 async def _put_off_the_end() -> None:
     while True:
-        faulthandler.dump_traceback_later(
-            _STANDS_STILL, exit=True
-        )  # to the file descriptor, past the queue
+        # to the file descriptor, past the queue
+        faulthandler.dump_traceback_later(_STANDS_STILL, exit=True)
         if hasattr(signal, "alarm"):  # not on Windows
             signal.alarm(int(_STANDS_STILL) + _WRITES_FOR)  # which ends the process
         await asyncio.sleep(1)

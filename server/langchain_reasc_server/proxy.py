@@ -267,9 +267,8 @@ class Servers:
                 await self._give_back_whole(response.status, whole, given, send)
                 return
             if _is_stream(response):
-                given.append(
-                    ("x-accel-buffering", "no")
-                )  # else nginx holds events back
+                # else nginx holds events back
+                given.append(("x-accel-buffering", "no"))
             await start_response(send, response.status, given)
             try:
                 async for part in response.content.iter_any():

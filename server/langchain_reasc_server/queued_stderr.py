@@ -37,9 +37,8 @@ class QueuedStderr(io.TextIOBase):
         end of the process.
         """
         self._stream, self._descriptor = stream, stream.fileno()
-        self._waiting: SimpleQueue[str | None] = (
-            SimpleQueue()
-        )  # a finalizer may write while another write is going on
+        # a finalizer may write while another write is going on
+        self._waiting: SimpleQueue[str | None] = SimpleQueue()
         self.dropped = self._reported = 0
         self.on_drop: Callable[[], object] = lambda: None
         self._thread = threading.Thread(
@@ -99,9 +98,8 @@ class QueuedStderr(io.TextIOBase):
         while data:
             try:
                 data = data[os.write(self._descriptor, data) :]
-            except (
-                BlockingIOError
-            ):  # whoever started the process has made the pipe non-blocking
+            except BlockingIOError:
+                # whoever started the process has made the pipe non-blocking
                 time.sleep(0.05)
             except OSError:  # nobody reads stderr any more
                 return

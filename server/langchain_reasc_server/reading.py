@@ -160,9 +160,8 @@ def _has_many_values(body: bytes) -> bool:
     """
     if _signs(body) <= _MOST_VALUES:
         return False
-    if (
-        body.count(b'"') - body.count(b'\\"') > 4 * _MOST_VALUES
-    ):  # two for a key, and two for a string
+    # two for a key, and two for a string
+    if body.count(b'"') - body.count(b'\\"') > 4 * _MOST_VALUES:
         return True
     return _signs(_STRING.sub(b"", body)) > _MOST_VALUES
 

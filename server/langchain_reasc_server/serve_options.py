@@ -110,9 +110,8 @@ def _of_type(annotation: Any, value: Any, where: str) -> Any:
         )
     except ValidationError as error:
         said = "; ".join(findings(error, values=False))
-        got = (
-            type(value).__name__ if isinstance(value, dict | list) else repr(value)
-        )  # which may hold a secret
+        # which may hold a secret
+        got = type(value).__name__ if isinstance(value, dict | list) else repr(value)
         raise ConfigurationError(f"{where}: {said}, got {got[:60]}") from None
     return value
 
@@ -133,11 +132,12 @@ def in_force(context: typer.Context) -> Iterator[str]:
 
 
 def _in_toml(value: Any) -> str:
+    # prices
     value = (
         ",".join(str(one) for pair in value for one in pair)
         if isinstance(value, tuple)
         else value
-    )  # prices
+    )
     return json.dumps(value, default=str, ensure_ascii=False)
 
 

@@ -175,9 +175,8 @@ class Solver:
             Exception: the upstream's refusal, if no sample succeeded.
         """
         own, notice, is_own = self.votes.answer, None, self.upstream.is_own(call.model)
-        asked = (
-            call.asked if is_own else {**call.asked, "escalate_to": None}
-        )  # which goes with the operator's model
+        # which goes with the operator's model
+        asked = call.asked if is_own else {**call.asked, "escalate_to": None}
         if (chosen := asked.get("calibration", COUNTED)) != COUNTED:
             return await self._won(
                 self._solver(self._own, asked, self._offered(chosen)), call, hear
@@ -366,9 +365,8 @@ class Solver:
                 update["calibration"] = calibration
             if "rule" in asked:
                 name, own = asked["rule"], self.votes.rule or ""
-                update["rule"] = (
-                    own if own.partition(":")[0] == name else name
-                )  # by its name, the operator's own
+                # by its name, the operator's own
+                update["rule"] = own if own.partition(":")[0] == name else name
             if (
                 calibration == "online"
                 and update.get("answer", base.answer) != base.answer

@@ -58,9 +58,8 @@ def exported_traces(model_provider: str) -> Iterator[list[Middleware]]:
         raise ConfigurationError(
             f"one of OpenTelemetry's variables has a wrong value: {error}"
         ) from None
-    logging.getLogger("opentelemetry").setLevel(
-        logging.ERROR
-    )  # or each failed export would be logged
+    # or each failed export would be logged
+    logging.getLogger("opentelemetry").setLevel(logging.ERROR)
     try:
         yield traced_requests(provider, model_provider)
     finally:
@@ -75,9 +74,8 @@ def traced_requests(
     provider: TracerProvider, model_provider: str = "openai"
 ) -> list[Middleware]:
     """Return the middleware that makes the spans of requests below ``/v1``."""
-    os.environ.setdefault(
-        "OTEL_SEMCONV_STABILITY_OPT_IN", "http"
-    )  # the stable names of HTTP's attributes
+    # the stable names of HTTP's attributes
+    os.environ.setdefault("OTEL_SEMCONV_STABILITY_OPT_IN", "http")
     options: Any = {
         "excluded_urls": parse_excluded_urls(_NOT_OF_API),
         "exclude_spans": ["receive", "send"],
@@ -118,9 +116,8 @@ class _DescribedVotes:
             nonlocal answered
             if message["type"] == "http.response.body" and not message.get("more_body"):
                 answered = True
-                self._describe(
-                    span, scope["state"]
-                )  # OpenTelemetry's middleware ends the span with the response
+                # OpenTelemetry's middleware ends the span with the response
+                self._describe(span, scope["state"])
             await send(message)
 
         try:

@@ -241,9 +241,8 @@ class Decoder:
         if group in self._failures:
             return
         self._send(sequence, reason)
-        self._scheduler.release(
-            sequence, keep=len(group.request.samples) == 1
-        )  # a conversation may go on from it
+        # a conversation may go on from it
+        self._scheduler.release(sequence, keep=len(group.request.samples) == 1)
         sequence.close()
         group.unfinished -= 1
         if not group.unfinished:

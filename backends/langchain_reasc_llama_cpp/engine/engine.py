@@ -47,9 +47,8 @@ class Engine:
             MissingExtraError: llama-cpp-python is not installed.
         """
         check_context(fields)
-        since = (
-            None if fields.n_threads else usage()
-        )  # loading shows how busy the machine is
+        # loading shows how busy the machine is
+        since = None if fields.n_threads else usage()
         self.model = NativeModel(path, fields)
         self.n_ctx = fields.n_ctx or min(self.model.training_context, _DEFAULT_CONTEXT)
         self.n_threads = fields.n_threads or default_threads(self.model.weight_bytes)

@@ -381,9 +381,8 @@ class PromptCache:
             )
             if is_whole and self._can_continue(prompt, length):
                 return prompt, length
-            length = min(
-                length, len(tokens) - 1
-            )  # the last token is decoded again, for its logits
+            # the last token is decoded again, for its logits
+            length = min(length, len(tokens) - 1)
             if length >= max(longest, _WORTH_SHARING) and self._can_continue(
                 prompt, length
             ):

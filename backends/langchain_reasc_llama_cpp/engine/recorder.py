@@ -28,12 +28,10 @@ Floats = npt.NDArray[np.floating[Any]]
 Integers = npt.NDArray[np.integer[Any]]
 Rows = npt.NDArray[np.float32]
 
-_IMPOSSIBLE: Final = (
-    -9999.0
-)  # OpenAI's value for an impossible token, since JSON has no infinity
-_GATHERED: Final = (
-    CHUNK // 16
-)  # the largest vocabulary whose rows are gathered, because numpy costs per call
+# OpenAI's value for an impossible token, since JSON has no infinity
+_IMPOSSIBLE: Final = -9999.0
+# the largest vocabulary whose rows are gathered, because numpy costs per call
+_GATHERED: Final = CHUNK // 16
 _AHEAD: Final = 1  # blocks that the worker thread may hold while another fills
 
 
@@ -57,9 +55,8 @@ class _Logprobs(NamedTuple):
 _Measured = tuple[Floats, _Logprobs | None, npt.NDArray[np.bool_]]
 
 
-@np.errstate(
-    invalid="ignore"
-)  # values that are not finite are reported, without a warning
+# values that are not finite are reported, without a warning
+@np.errstate(invalid="ignore")
 def _measure_rows(
     rows: Rows, chosen: Many[int], what: Measures, scratch: Rows
 ) -> _Measured:
@@ -91,9 +88,8 @@ def _measure_rows(
     sound = np.isfinite(signals).all(axis=0)
     if what.logprobs is None:
         return signals, None, sound
-    logprob = np.minimum(
-        drawn - found.log_total, 0
-    )  # rounding may put a certain token above 0
+    # rounding may put a certain token above 0
+    logprob = np.minimum(drawn - found.log_total, 0)
     sound &= np.isfinite(logprob)
     top_tokens: Integers = np.empty((n, 0), dtype=np.intp)
     top: Floats = np.empty((n, 0))

@@ -89,9 +89,8 @@ class _Parts:
     def __init__(self, engine: Engine, request: GenerationRequest) -> None:
         engine.check_usable()
         self._engine, self._request = engine, request
-        self._lock = (
-            threading.RLock()
-        )  # emitting to a closed stream cancels, in the same thread
+        # emitting to a closed stream cancels, in the same thread
+        self._lock = threading.RLock()
         self._submitted: list[GenerationRequest] = []
         self._ends_to_come = 1  # one for each part, and one for submitting() itself
         self._submitting = True

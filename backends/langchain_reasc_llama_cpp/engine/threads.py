@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 _WINDOW: Final = 0.1  # seconds between two choices; the kernel counts in hundredths
-_TINY: Final = (
-    1 << 24
-)  # bytes of weights; with fewer, threads wait for each other longer than they work
+# bytes of weights; with fewer, threads wait for each other longer than they work
+_TINY: Final = 1 << 24
 
 
 def default_threads(weight_bytes: int) -> int:
@@ -50,9 +49,8 @@ def threads_for(used: Usage, now: int) -> int:
         now: the present number of threads.
     """
     own = used.process
-    if (
-        used.decoding > used.elapsed / 2
-    ):  # llama.cpp's threads work equally long; the rest is this process's others
+    # llama.cpp's threads work equally long; the rest is this process's others
+    if used.decoding > used.elapsed / 2:
         own = min(own, now * used.thread)
     return max(1, round((own + used.idle) / used.elapsed))
 

@@ -25,9 +25,8 @@ _ESCAPED: Final = {"t": "\t", "r": "\r", "n": "\n"}
 _TOKEN_ID: Final = re.compile(r"<\[([0-9]{1,9})\]>")
 _TOKEN: Final = re.compile(r"<[^>\0]*>")
 _REPEATED: Final = re.compile(r"[*+?]")
-_RULE_NAMES: Final = re.compile(
-    r"\b[rg][0-9]+\b"
-)  # characters are \\u{...} and tokens <[...]>
+# characters are \\u{...} and tokens <[...]>
+_RULE_NAMES: Final = re.compile(r"\b[rg][0-9]+\b")
 
 
 def lark_of(

@@ -41,9 +41,8 @@ class Grammar:
 
 _MOST_KEPT: Final = 64
 _LONGEST_TOKEN: Final = 1024  # bytes; llguidance panics at a longer one
-_STACK: Final = (
-    128 << 20
-)  # bytes of addresses; memory is used as far as the stack grows
+# bytes of addresses; memory is used as far as the stack grows
+_STACK: Final = 128 << 20
 _starting: Final = threading.Lock()
 T = TypeVar("T")
 _preparing: Final = threading.Lock()
@@ -163,9 +162,8 @@ class _Vocabulary:
             piece or model.written(token) for token, (piece, _) in enumerate(pieces)
         ]
         for token, (piece, _) in enumerate(pieces):
-            most = (
-                _LONGEST_TOKEN if piece else _LONGEST_TOKEN - 1
-            )  # llguidance puts a byte before a control token
+            # llguidance puts a byte before a control token
+            most = _LONGEST_TOKEN if piece else _LONGEST_TOKEN - 1
             if len(self.tokens[token]) > most:
                 raise ConfigurationError(
                     f"{model.path.name} cannot follow a grammar, and so has no tools "

@@ -64,9 +64,8 @@ def short_numbers(schemas: Any) -> str:
             schemas need.
     """
     digits = list(_digits_in(schemas))
-    whole = (
-        max((before for before, _ in digits), default=0) + 1
-    )  # a number as long as a bound may be within it
+    # a number as long as a bound may be within it
+    whole = max((before for before, _ in digits), default=0) + 1
     fraction = max((after for _, after in digits), default=0)
     if fraction >= _EXACT:
         fraction += _DIGITS  # llguidance may read it as the next double

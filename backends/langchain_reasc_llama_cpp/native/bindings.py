@@ -91,9 +91,8 @@ def load_library() -> Any:
 
 Logits = npt.NDArray[np.float32]
 
-_CANDIDATE: Final = np.dtype(
-    [("id", "<i4"), ("logit", "<f4"), ("p", "<f4")]
-)  # llama_token_data
+# llama_token_data
+_CANDIDATE: Final = np.dtype([("id", "<i4"), ("logit", "<f4"), ("p", "<f4")])
 
 
 class Candidates:
@@ -108,9 +107,8 @@ class Candidates:
     def __init__(self, vocabulary_size: int) -> None:
         llama = library()
         self._size = vocabulary_size
-        self._rows = np.zeros(
-            vocabulary_size, dtype=_CANDIDATE
-        )  # takes memory only where it is written to
+        # takes memory only where it is written to
+        self._rows = np.zeros(vocabulary_size, dtype=_CANDIDATE)
         self._words = self._rows.view(np.int32)
         self._ids, self._logits = self._rows["id"], self._rows["logit"]
         self._data = self._rows.ctypes.data_as(llama.llama_token_data_p)

@@ -222,9 +222,8 @@ class _Reader:
             seen: set[bytes] = set()
             for _ in range(length):  # a vocabulary: 10^5 strings, so no detours here
                 at = take(read(data, take(8))[0])
-                if distinct and (
-                    token := data[at : self.at].partition(b"\0")[0]
-                ):  # empty ones are given other names
+                # empty ones are given other names
+                if distinct and (token := data[at : self.at].partition(b"\0")[0]):
                     if token in seen:
                         raise self._damaged(
                             "its vocabulary has the token "

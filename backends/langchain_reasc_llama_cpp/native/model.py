@@ -25,9 +25,8 @@ from langchain_reasc_llama_cpp.native.safe_kernels import check_loading, may_rep
 _TEXT: Final = 8  # GGUF value types
 _FLOAT32: Final = 6
 _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 8, 16  # llama_token_attr
-_PARSED: Final = (
-    _UNKNOWN | _CONTROL | _USER_DEFINED
-)  # what llama_tokenize looks for in a text
+# what llama_tokenize looks for in a text
+_PARSED: Final = _UNKNOWN | _CONTROL | _USER_DEFINED
 
 _logger: Final = logging.getLogger("langchain_reasc.llama_cpp")
 

@@ -37,9 +37,8 @@ else:
     Adapters = Annotated[dict[str, Number], BeforeValidator(_scaled)]
 
 
-_MAX_CELLS: Final = (
-    1 << 24
-)  # beyond any model; llama.cpp would fill the machine's memory before it gives up
+# beyond any model; llama.cpp would fill the machine's memory before it gives up
+_MAX_CELLS: Final = 1 << 24
 
 
 class LoadFields(BaseModel):

@@ -90,9 +90,8 @@ def this_processor() -> Processor:
     """Return the processor of this machine. Its flags are known on Linux only."""
     try:
         with _CPUINFO.open(encoding="utf-8", errors="replace") as file:
-            first = list(
-                takewhile(str.strip, file)
-            )  # an empty line ends the first core; there may be hundreds
+            # an empty line ends the first core; there may be hundreds
+            first = list(takewhile(str.strip, file))
     except OSError:
         first = []
     fields = {
@@ -357,9 +356,8 @@ def _judged(done: subprocess.CompletedProcess[bytes]) -> str:
     if died in _DEADLY and last and "bad_alloc" in last[0]:
         return _TOO_MUCH
     if died in _DEADLY:
-        why = (
-            last[0].strip().rpartition("/")[2] if last else ""
-        )  # an assertion begins with the path of its source file
+        # an assertion begins with the path of its source file
+        why = last[0].strip().rpartition("/")[2] if last else ""
         return f"a trial in a child process died of {died}" + (
             f" ({why})" if why else ""
         )

@@ -21,9 +21,8 @@ OVERRIDE_TAGS = {
     int: ("INT", "val_i64"),
     float: ("FLOAT", "val_f64"),
 }
-SPARE_MEMORY = (
-    1 << 30
-)  # bytes that loading and using a file may take beside the file's own size
+# bytes that loading and using a file may take beside the file's own size
+SPARE_MEMORY = 1 << 30
 # the largest difference, as a share of the logits' norm; working kernels differ by some
 # thousandths
 FARTHEST = 0.05

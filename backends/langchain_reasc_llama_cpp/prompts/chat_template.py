@@ -205,9 +205,8 @@ class ChatTemplate:
         except TypeError:
             if tools:
                 raise
-            return self._template.render(
-                given, tools=[]
-            )  # some templates go through tools without asking for any
+            # some templates go through tools without asking for any
+            return self._template.render(given, tools=[])
 
 
 def _environment() -> "jinja2.Environment":

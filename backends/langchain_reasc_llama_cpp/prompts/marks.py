@@ -43,9 +43,8 @@ class TemplateMarks:
             control: texts of the model's control tokens.
             user_defined: texts of its user-defined tokens.
         """
-        control = sorted(
-            control, key=len, reverse=True
-        )  # llama.cpp looks for the longest first
+        # llama.cpp looks for the longest first
+        control = sorted(control, key=len, reverse=True)
         tags = [
             text for text in user_defined if _TAG.fullmatch(text) and text in template
         ]

@@ -353,7 +353,6 @@ def _recommended(metadata: dict[str, MetadataValue]) -> dict[str, Any]:
         if value is not None:
             found[name] = value
     if isinstance(top_k := found.get("top_k"), int | float) and math.isfinite(top_k):
-        found["top_k"] = max(
-            0, int(top_k)
-        )  # llama.cpp turns it off if it is not positive
+        # llama.cpp turns it off if it is not positive
+        found["top_k"] = max(0, int(top_k))
     return found

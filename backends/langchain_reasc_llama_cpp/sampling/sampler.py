@@ -76,9 +76,8 @@ class SamplerChain:
         )
         self._grammar = None if grammar is None else GrammarSampler(grammar, model)
         plain = brief and not (self.selects or self._biased or grammar)
-        self._context = context * (
-            plain and _always_draws(parameters)
-        )  # 0: rows go through the candidates
+        # 0: rows go through the candidates
+        self._context = context * (plain and _always_draws(parameters))
         self._handle = llama.llama_sampler_chain_init(
             llama.llama_sampler_chain_default_params()
         )
@@ -100,9 +99,8 @@ class SamplerChain:
         Raises:
             ModelError: the grammar or banned tokens leave no token to draw.
         """
-        if (
-            place >= 0 and self._context
-        ):  # a small vocabulary: llama.cpp reads its own logits faster than numpy can
+        # a small vocabulary: llama.cpp reads its own logits faster than numpy can
+        if place >= 0 and self._context:
             drawn: int = self._sample(self._chain, self._context, place)
             return drawn
         token = self._pick(row)
@@ -125,9 +123,8 @@ class SamplerChain:
             return int(row.argmax())
         if self.selects and not self._biased and self._recent is None:
             return self._pick_among(*top_candidates(row, self.selects), ordered=True)
-        if (
-            self.selects
-        ):  # the tokens whose logits the chain changes before it looks for the largest
+        # the tokens whose logits the chain changes before it looks for the largest
+        if self.selects:
             touched = np.unique(
                 np.array([*self._biased, *(self._recent or ())], dtype=np.intp)
             )

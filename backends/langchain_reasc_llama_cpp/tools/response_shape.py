@@ -114,9 +114,8 @@ def openai_tools(
         ) as error:
             raise _not_a_tool(number, tool, error) from error
         function = definition.get("function")
-        if not isinstance(
-            function, dict
-        ):  # LangChain passes on tools that OpenAI's servers run
+        # LangChain passes on tools that OpenAI's servers run
+        if not isinstance(function, dict):
             raise _not_a_tool(number, tool)
         name, parameters = function.get("name"), function.get("parameters") or {}
         if not isinstance(name, str) or not _NAME.fullmatch(name):

@@ -253,9 +253,8 @@ class _Checked(BaseCumulativeTransformOutputParser[Any]):
         ):
             yield parsed
         if seen.whole is not None:
-            await in_thread(
-                self.check, seen.whole
-            )  # a schema may take a tenth of a second
+            # a schema may take a tenth of a second
+            await in_thread(self.check, seen.whole)
 
 
 class _JsonParser(_Checked):

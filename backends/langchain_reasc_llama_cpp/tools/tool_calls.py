@@ -114,9 +114,10 @@ def format_of(template: str) -> ToolFormat:
             _NAME_THEN.format("arguments"), template
         ):
             return HERMES
+        # Llama's role of results
         if "ipython" in template and re.search(
             _NAME_THEN.format("parameters"), template
-        ):  # Llama's role of results
+        ):
             return LLAMA_JSON
     return HERMES_BY_INSTRUCTION
 
@@ -205,9 +206,8 @@ class CallText:
             self.name is not None and self.parsed() is not None
         ):
             return ""
-        escape = (
-            "\\" if self._text[self._at :] == "\\" else ""
-        )  # else it would escape the quote
+        # else it would escape the quote
+        escape = "\\" if self._text[self._at :] == "\\" else ""
         return (
             escape
             + ('"' if self._quoted else "")
@@ -230,9 +230,8 @@ class CallText:
         while match := _STRUCTURE.search(self._text, self._at):
             sign, self._at = match[0], match.end()
             if sign == "\\":
-                if self._at == len(
-                    self._text
-                ):  # the escaped character is still to come
+                # the escaped character is still to come
+                if self._at == len(self._text):
                     self._at -= 1
                     return -1
                 self._at += 1
@@ -396,9 +395,8 @@ class ToolCallReader:
         arguments, self._pending = call.read_text(self._pending, final=final)
         arguments += call.invalidating_suffix() if call.ended else ""
         announce = not call.announced and bool(call.name or arguments)
-        if (
-            announce or arguments
-        ):  # one chunk: LangChain adds up those of different messages only
+        # one chunk: LangChain adds up those of different messages only
+        if announce or arguments:
             name, number = (call.name, call.id) if announce else (None, None)
             chunks.append(
                 tool_call_chunk(

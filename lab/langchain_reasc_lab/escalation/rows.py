@@ -418,9 +418,8 @@ def lowest_threshold(
     """
     order = np.argsort(-scores, kind="stable")
     gained = np.cumsum(small[order].astype(int) - large[order].astype(int))
-    last = np.append(
-        np.diff(scores[order]) != 0, True
-    )  # equal scores are kept together
+    # equal scores are kept together
+    last = np.append(np.diff(scores[order]) != 0, True)
     fits = np.flatnonzero((gained >= -_TOLERATED * scores.size) & last)
     return float(scores[order][fits[-1]]) if fits.size else float("inf")
 

@@ -151,9 +151,8 @@ class PoolScores:
         """Return answer -> form if some answers to a question are the same, although
         they are written differently.
         """
-        if (
-            "extraction_version" not in self._pool.metadata
-        ):  # found by others: read as they are
+        # found by others: read as they are
+        if "extraction_version" not in self._pool.metadata:
             return {}
         if question not in self._forms:
             answers = {

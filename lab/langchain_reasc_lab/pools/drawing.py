@@ -262,9 +262,8 @@ def is_overflow(error: BaseException) -> bool:
         seen.append(following)
         if isinstance(following, CoreContextOverflowError):  # LangChain's, and so ours
             return True
-        status = getattr(
-            following, "status_code", None
-        )  # None in the middle of a stream
+        # None in the middle of a stream
+        status = getattr(following, "status_code", None)
         if status == 413 or (
             status in (None, 400, 422) and _OVERFLOW.search(str(following))
         ):

@@ -220,9 +220,8 @@ def _numbers(form: Form) -> list[_Number]:
     """Return the number of an answer in base units, then as it is written with less of
     its unit, last without any.
     """
-    if (
-        form.kind != "value"
-    ):  # a text such as 1e999999999 would take for ever as a fraction
+    # a text such as 1e999999999 would take for ever as a fraction
+    if form.kind != "value":
         return []
     numbers: list[_Number] = []
     for key in (form.key, *form.weaker):

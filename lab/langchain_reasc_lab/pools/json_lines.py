@@ -53,9 +53,8 @@ from langchain_reasc_lab.pools.store import (
     storable,
 )
 
-_LONGEST: Final = (
-    256 << 20
-)  # bytes of the signals of a question; they take a few thousand a response
+# bytes of the signals of a question; they take a few thousand a response
+_LONGEST: Final = 256 << 20
 _MESSAGE: Final = {
     "text": "text",
     "message": "beside",
@@ -269,9 +268,8 @@ def _records(source: Path, notes: list[str]) -> Iterator[tuple[int, Any]]:
                 try:
                     yield number, parse_json(line.decode("utf-8-sig"))
                 except ValueError as error:  # not JSON, or not UTF-8
-                    if not line.endswith((b"\n", b"\r")) and is_cut_off(
-                        text
-                    ):  # the program that wrote it was killed
+                    # the program that wrote it was killed
+                    if not line.endswith((b"\n", b"\r")) and is_cut_off(text):
                         notes.append(
                             f"the last line of {source.name} (line {number}) is cut "
                             "off and was left out"
@@ -354,9 +352,8 @@ def _pool_response(given: _Response, *, normalized: bool) -> PoolResponse:
 def _read_signals(beside: Path, made: PoolStore, counts: dict[str, int]) -> None:
     missing = set(counts)
     for question, responses in signals_in(beside):
-        if (
-            question not in counts
-        ):  # the recorder was killed before it wrote the question itself
+        # the recorder was killed before it wrote the question itself
+        if question not in counts:
             continue
         if len(responses) != counts[question]:
             raise PoolError(

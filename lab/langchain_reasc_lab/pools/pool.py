@@ -26,9 +26,8 @@ from langchain_reasc_lab.pools.store import (
 __all__ = ["Pool", "PoolSignals"]
 
 Floats = npt.NDArray[np.float32]
-_VALUES_AT_ONCE: Final = (
-    1 << 19
-)  # 2 MB of one signal, of which three copies are held for a moment
+# 2 MB of one signal, of which three copies are held for a moment
+_VALUES_AT_ONCE: Final = 1 << 19
 _QUESTIONS_AT_ONCE: Final = 500
 
 

@@ -43,9 +43,8 @@ _Model = Runnable[LanguageModelInput, Any]
 MakeModel = Callable[[], _Model | AbstractContextManager[_Model]]
 
 _PATIENCE: Final = 10.0  # seconds, for a cluster to be reached
-_OBJECT_STORE: Final = (
-    256 * 2**20
-)  # bytes: what is under way, some megabytes for each question of long reasoning
+# bytes: what is under way, some megabytes for each question of long reasoning
+_OBJECT_STORE: Final = 256 * 2**20
 # Nothing is sent to Ray's makers, and what its processes log stays in their files.
 _ENVIRONMENT: Final = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
 _DEATHS: Final = (
@@ -171,9 +170,8 @@ def import_ray() -> Any:
     for (
         name,
         value,
-    ) in (
-        _ENVIRONMENT.items()
-    ):  # some of it is read when Ray is imported; what the user has set stays
+        # some of it is read when Ray is imported; what the user has set stays
+    ) in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     try:
         import ray
@@ -216,9 +214,8 @@ def ray_cluster(address: str, *, cpus: float) -> Iterator[Any]:
         where |= {"include_dashboard": False}
     try:
         host, _, port = address.rpartition(":")
-        if (
-            host and port.isdecimal()
-        ):  # if nobody listens, Ray would try for minutes, and cannot be interrupted
+        # if nobody listens, Ray would try for minutes, and cannot be interrupted
+        if host and port.isdecimal():
             socket.create_connection(
                 (host.strip("[]"), int(port)), timeout=_PATIENCE
             ).close()

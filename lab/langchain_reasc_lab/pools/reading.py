@@ -91,9 +91,8 @@ def read_pool(
             "neither a reference nor a verdict and are left out",
         )
     pool = replace(pool, questions=())
-    for at, question in enumerate(
-        known
-    ):  # in place, so that memory does not hold all of them twice
+    # in place, so that memory does not hold all of them twice
+    for at, question in enumerate(known):
         known[at] = _graded(question, extract)
     pool = replace(pool, questions=tuple(known), notes=notes)
     return replace(
@@ -140,9 +139,8 @@ def message_of(stored: Message, finish_reason: str | None) -> AIMessage | None:
     if stored.text is None:
         return None
     reason = {"finish_reason": finish_reason} if finish_reason else {}
-    beside = (
-        stored.beside if isinstance(stored.beside, dict) else {}
-    )  # other programs may store something else there
+    # other programs may store something else there
+    beside = stored.beside if isinstance(stored.beside, dict) else {}
     return AIMessage(**{"content": stored.text, "response_metadata": reason, **beside})
 
 
@@ -245,9 +243,8 @@ def _graded(question: PoolQuestion, extract: Extractor) -> PoolQuestion:
             if response.correct is None
             else response.correct
         )
-        return replace(
-            response, correct=response.answer is not None and is_right
-        )  # no answer is never right
+        # no answer is never right
+        return replace(response, correct=response.answer is not None and is_right)
 
     return replace(question, responses=tuple(map(graded, question.responses)))
 

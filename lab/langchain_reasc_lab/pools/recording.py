@@ -152,9 +152,8 @@ def record_pool(
     results = run(pending, QuestionSampler(model, prompt, samples, answer))
     done, too_long = len(questions) - len(pending), list[ContextOverflowError]()
     on_question(done, len(questions))
-    with (
-        closing(results) if isinstance(results, Generator) else nullcontext()
-    ):  # an interruption ends the workers
+    # an interruption ends the workers
+    with closing(results) if isinstance(results, Generator) else nullcontext():
         for at, ((question, _), drawn) in enumerate(results, start=done + 1):
             if isinstance(drawn, ContextOverflowError):
                 too_long.append(drawn)
@@ -254,9 +253,10 @@ class Recording:
         carrying = [(one.reading, one.info) for one in responses if one.reading]
         if not carrying:
             return
+        # the first such
         settled, info = max(
             carrying, key=lambda pair: (len(pair[0].signals), len(pair[0].k))
-        )  # the first such
+        )
         made_of = dict(settled.k) if info is None else dict(info)
         for name, then in (self._info or {}).items():
             if made_of.get(name, then) != then:

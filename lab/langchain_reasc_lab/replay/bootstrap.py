@@ -147,9 +147,8 @@ class Bootstrap:
         """
         value = float(of(lambda name: self._value[:, self._at[name]])[0])
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", RuntimeWarning
-            )  # where no resample has any, there is no interval
+            # where no resample has any, there is no interval
+            warnings.simplefilter("ignore", RuntimeWarning)
             drawn = of(lambda name: self._resampled[:, self._at[name]])
             low, high = np.nanpercentile(drawn, [2.5, 97.5])
         alone = Estimate(value, float(low), float(high))
@@ -363,9 +362,8 @@ def _share_of(parts: Array, largest: float | None = None) -> Estimate:
 def ratio(one: Array, other: Array) -> Array:
     """Return one mean divided by another; NaN where both are 0."""
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", RuntimeWarning
-        )  # a pool of empty responses: 0 / 0
+        # a pool of empty responses: 0 / 0
+        warnings.simplefilter("ignore", RuntimeWarning)
         return np.asarray(one / other)
 
 

@@ -111,9 +111,8 @@ def _batched(study: Study) -> Block:
     rows: list[Sequence[Cell]] = []
     for name, at_once, live in _ROWS:
         of_splits = clocks.get((name, at_once, live), [])
-        if len(of_splits) < len(
-            study.splits
-        ):  # the method was impossible in some arrangements
+        # the method was impossible in some arrangements
+        if len(of_splits) < len(study.splits):
             continue
         latency = np.concatenate([clock.latency for clock in of_splits])
         tokens = float(np.concatenate([clock.tokens for clock in of_splits]).mean())

@@ -218,9 +218,8 @@ def _panels(study: Study, measure: Measure | str) -> Iterator[_Panel]:
             p_target=methods.p_target,
             seed=methods.seed,
         )
-    except (
-        ReASCError
-    ):  # too few scores, or all equal: the histograms are shown without it
+    except ReASCError:
+        # too few scores, or all equal: the histograms are shown without it
         mixture = None
     yield _Panel(measure, right, wrong, _edges(right, wrong), mixture)
 
@@ -240,9 +239,8 @@ def _edges(right: Floats, wrong: Floats) -> Floats:
 def _panel_note(panel: _Panel) -> str:
     right, wrong, calibration = panel.right, panel.wrong, panel.mixture
     std = float(np.concatenate([right, wrong]).std())
-    gap = (
-        float(right.mean() - wrong.mean()) / std if std > 0 else 0.0
-    )  # 0 where all are equal
+    # 0 where all are equal
+    gap = float(right.mean() - wrong.mean()) / std if std > 0 else 0.0
     note = (
         f"{panel.measure}: mean of right {right.mean():.4g} (n = {right.size}), wrong "
         f"{wrong.mean():.4g} (n = {wrong.size}), {gap:+.2f} standard deviations apart"

@@ -213,9 +213,8 @@ def _draw_odds(calibration: Calibration, axes: "Axes") -> None:
 
 def _draw_weights(calibration: Calibration, axes: "Axes") -> None:
     """Plot the weight of a vote by its score, and the gate."""
-    assert (
-        calibration.mean is not None and calibration.std is not None
-    )  # only a calibration by consensus has none
+    # only a calibration by consensus has none
+    assert calibration.mean is not None and calibration.std is not None
     mean, std = calibration.mean, calibration.std
     scores = np.linspace(mean - _REACH * std, mean + _REACH * std, 121)
     weigh = WEIGHTS[

@@ -58,9 +58,8 @@ def write_text(path: Path, text: str) -> None:
     missing.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    whole = (
-        harmless(text).encode("utf-8", "replace").decode("utf-8")
-    )  # a model may write half a character
+    # a model may write half a character
+    whole = harmless(text).encode("utf-8", "replace").decode("utf-8")
     write_atomically(path, whole)
 
 

@@ -79,9 +79,8 @@ def parameters_of(metadata: Mapping[str, Any]) -> Parameters | None:
     name = fingerprint.get("model") if isinstance(fingerprint, Mapping) else None
     if not isinstance(name, str) or _EXPERTS.search(name):
         return None
-    sizes = sorted(
-        _SIZE.findall(name), key=lambda found: not found[0]
-    )  # those that work on a token first
+    # those that work on a token first
+    sizes = sorted(_SIZE.findall(name), key=lambda found: not found[0])
     if not sizes:
         return None
     _, number, unit = sizes[0]

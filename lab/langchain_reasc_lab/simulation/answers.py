@@ -88,9 +88,8 @@ def numbered(labels: Integers) -> Integers:
     if not labels.size:
         return labels
     answered = labels >= 0
-    appeared = (labels[:, :, None] == labels[:, None, :]).argmax(
-        axis=2
-    )  # where an equal one came first
+    # where an equal one came first
+    appeared = (labels[:, :, None] == labels[:, None, :]).argmax(axis=2)
     new = answered & (appeared == np.arange(labels.shape[1]))
     return np.where(
         answered, np.take_along_axis(new.cumsum(axis=1) - 1, appeared, axis=1), -1
