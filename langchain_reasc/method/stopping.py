@@ -72,6 +72,9 @@ class StoppingRule(ABC):
     """A pure function ``Sequence[Response] -> Decision`` that composes with ``|`` and
     ``&``.
 
+    When a runnable is made, its rule is asked once about a made-up answer, so that what
+    the rule computes ahead is ready for the first question.
+
     Attributes:
         name: the method's name in results and calibration files. A composed rule has
             the name of its left rule.
