@@ -85,6 +85,9 @@ class Served:
             await exchange.end_stream()
         except Refused as error:
             await exchange.refuse(error.status, str(error))
+        except OSError:  # the write failed before `watching` ran
+            exchange.gone.set()
+            raise
         finally:
             watching.cancel()
 
