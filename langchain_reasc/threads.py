@@ -13,7 +13,6 @@ from collections.abc import (
     AsyncIterable,
     Awaitable,
     Callable,
-    Coroutine,
     Generator,
     Iterable,
     Iterator,
@@ -222,101 +221,6 @@ async def each(items: Iterable[T] | AsyncIterable[T]) -> AsyncGenerator[T]:
 async def result_of(value: Awaitable[T] | T) -> T:
     """Return a value; if it is an awaitable, await it."""
     return await value if isinstance(value, Awaitable) else value
-
-
-class Workers:
-    """Threads that work in parallel, and the queue of items that they pass to the
-    thread that started them.
-    """
-
-    is_async = False
-    # seconds: a thread cannot be cancelled, and ends a moment after it is asked to
-    patience: Final = 0.05
-    semaphore = threading.Semaphore
-
-    def __init__(self) -> None:
-        self._items: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._threads: list[threading.Thread] = []
-        self.put = self._items.put
-
-    def start(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-        """Run a coroutine in parallel with the others. It must not raise."""
-        self._threads.append(start_daemon(partial(blocking, work()), name))
-
-    def call_later(
-        self, seconds: float, function: Callable[[], object]
-    ) -> threading.Timer:
-        """Call a function after a number of seconds, unless the timer is cancelled
-        before.
-        """
-        timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), function)
-        timer.daemon = True
-        timer.start()
-        return timer
-
-    def wake(self) -> None:
-        """Make :meth:`get` return None. Any thread may call this."""
-        self.put(None)
-
-    async def get(self, until: float | None = None) -> Any:
-        """Return the next item, or None if woken or if no item came in time (in terms
-        of ``time.monotonic()``).
-        """
-        try:
-            return taken_from(self._items, until=until)
-        except queue.Empty:
-            return None
-
-    async def join(self, seconds: float) -> None:
-        """Wait for the workers to end, and abandon those that do not."""
-        until = time.monotonic() + seconds
-        for thread in self._threads:
-            thread.join(max(0.0, until - time.monotonic()))
-
-
-class AsyncWorkers:
-    """:class:`Workers` that are tasks of the running event loop. Tasks that do not end
-    are cancelled.
-    """
-
-    is_async = True
-    patience: Final = 0.0
-    semaphore = asyncio.Semaphore
-
-    def __init__(self) -> None:
-        self._items: asyncio.Queue[Any] = asyncio.Queue()
-        self._tasks: list[asyncio.Task[None]] = []
-        self._loop = asyncio.get_running_loop()
-        self.put = self._items.put_nowait
-
-    def start(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-        self._tasks.append(asyncio.create_task(work(), name=name))
-
-    def call_later(
-        self, seconds: float, function: Callable[[], object]
-    ) -> asyncio.TimerHandle:
-        return self._loop.call_later(seconds, function)
-
-    def wake(self) -> None:
-        with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self.put, None)
-
-    async def get(self, until: float | None = None) -> Any:
-        if until is None or not self._items.empty():
-            return await self._items.get()
-        if (left := until - time.monotonic()) > 0:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    return await self._items.get()
-        return None
-
-    async def join(self, seconds: float) -> None:
-        left = {task for task in self._tasks if not task.done()}
-        if left and seconds:
-            _, left = await asyncio.wait(left, timeout=seconds)
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
 
 
 def in_event_loop() -> bool:

@@ -17,7 +17,7 @@ ORDERS = {
     "backends/langchain_reasc_llama_cpp": LLAMA_CPP.split(),
 }
 FIRST = {
-    *("exceptions", "_lazy", "_version", "complaints", "database", "files"),
+    *("exceptions", "_lazy", "_version", "complaints", "concurrency", "database", "files"),
     *("langchain_internals", "rules", "threads"),
 }
 """Modules beside the packages that any of them may import; the others stand above all packages."""

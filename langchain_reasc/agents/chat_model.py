@@ -48,6 +48,7 @@ from langchain_reasc.agents.streaming import (
     without_token_usage,
 )
 from langchain_reasc.answers import AnswerSpec
+from langchain_reasc.concurrency import EVENT_LOOP, THREADS, Concurrency
 from langchain_reasc.exceptions import SamplingError, Undecided
 from langchain_reasc.models.contract import USAGE_ESTIMATED
 from langchain_reasc.models.prepared import PreparedModel
@@ -278,7 +279,7 @@ class ChatReASC(ChatModelAround):
     ) -> ChatResult:
         with _inner_error():
             solving = await self._solving(
-                messages, stop, run_manager, kwargs, is_async=True
+                messages, stop, run_manager, kwargs, io=EVENT_LOOP
             )
             return ChatResult(
                 generations=[
@@ -315,7 +316,7 @@ class ChatReASC(ChatModelAround):
     ) -> AsyncIterator[ChatGenerationChunk]:
         async def chunks() -> AsyncGenerator[ChatGenerationChunk]:
             solving = await self._solving(
-                messages, stop, run_manager, kwargs, is_async=True, streamed=True
+                messages, stop, run_manager, kwargs, io=EVENT_LOOP, streamed=True
             )
             relayed = _relayed(solving.question)
             with _inner_error():
@@ -384,7 +385,7 @@ class ChatReASC(ChatModelAround):
         run_manager: RunManager,
         kwargs: dict[str, Any],
         *,
-        is_async: bool = False,
+        io: Concurrency = THREADS,
         streamed: bool = False,
     ) -> Solving:
         config = take_config(run_manager)
@@ -408,7 +409,7 @@ class ChatReASC(ChatModelAround):
             messages,
             config,
             arguments,
-            is_async=is_async,
+            io=io,
             role=self._asked,
         )
 

@@ -7,7 +7,7 @@ from typing import Any
 from langchain_reasc.method.stopping import Decision
 from langchain_reasc.runnable.account import named_votes
 from langchain_reasc.runnable.question import ResponseListener
-from langchain_reasc.runnable.result import SampledResponse
+from langchain_reasc.sampling import SampledResponse
 
 logger = logging.getLogger(__name__)
 

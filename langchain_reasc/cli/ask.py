@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from langchain_reasc.calibration import Calibration
     from langchain_reasc.method.stopping import Decision
-    from langchain_reasc.runnable.result import ReASCResult, SampledResponse
+    from langchain_reasc.runnable.result import ReASCResult
+    from langchain_reasc.sampling import SampledResponse
 
 SHOWN: Final = {
     "Model": ("model", "url", "escalate_to"),

@@ -17,7 +17,7 @@ from rich.text import Text
 from langchain_reasc.cli.console import harmless
 
 if TYPE_CHECKING:
-    from langchain_reasc.runnable.result import SampledResponse
+    from langchain_reasc.sampling import SampledResponse
 
 _LINES: Final = 6  # of the first response
 # characters; a text that begins elsewhere each time would be wrapped anew each time

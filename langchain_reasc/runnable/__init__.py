@@ -1,7 +1,8 @@
 """The LangChain interface: :class:`ReASCRunnable` and its results."""
 
 from langchain_reasc.runnable.account import ReASCAnswerParser
-from langchain_reasc.runnable.result import ReASCResult, SampledResponse
+from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.runnable.runnable import ReASCRunnable
+from langchain_reasc.sampling import SampledResponse
 
 __all__ = ["ReASCAnswerParser", "ReASCResult", "ReASCRunnable", "SampledResponse"]

@@ -30,7 +30,7 @@ from langchain_reasc.models.contract import (
 from langchain_reasc.models.payloads import LOGPROBS_KEYS
 from langchain_reasc.models.usage import Usage
 from langchain_reasc.runnable.plan import ProbabilityName
-from langchain_reasc.sampling import Sample
+from langchain_reasc.sampling import SampledResponse
 
 _MOST: Final = 16
 """Answers of a vote, parts and notices that an account names."""
@@ -221,7 +221,7 @@ def _of_two_models(account: Account) -> dict[str, Any]:
     return plain
 
 
-def failure_notices(samples: Sequence[Sample]) -> list[str]:
+def failure_notices(samples: Sequence[SampledResponse]) -> list[str]:
     """Return notices of samples that failed, and of requests that a backend had to make
     again (``failed_attempts``).
     """

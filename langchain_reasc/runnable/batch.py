@@ -10,9 +10,9 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import get_config_list
 
+from langchain_reasc.concurrency import Concurrency, RunEach
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.runnable.cascade import Cascade, Solver, voter_of
-from langchain_reasc.runnable.concurrency import Concurrency, Each
 from langchain_reasc.runnable.escalating import start
 from langchain_reasc.runnable.first_responses import plan_by_firsts
 from langchain_reasc.runnable.plan import Plan
@@ -26,7 +26,7 @@ from langchain_reasc.runnable.solve import (
     outcome_of,
 )
 from langchain_reasc.runnable.total_budget import TotalBudget
-from langchain_reasc.sampling import Cutoff, Sample, TracedRun, checked_limit
+from langchain_reasc.sampling import Cutoff, SampledResponse, TracedRun, checked_limit
 
 Outcome = tuple[int, AIMessage | Exception]
 ONE_INPUT_ONLY: Final = (
@@ -58,7 +58,7 @@ class _Input:
         self.config = config
         self.run: TracedRun | None = None
         self.request: Request | None = None
-        self.first: Sample | None = None
+        self.first: SampledResponse | None = None
         self.question: Question | None = None
         self.is_decided = False
         self.outcome: AIMessage | Exception | None = None
@@ -105,7 +105,6 @@ class Batch:
         self._return_exceptions = return_exceptions
         self._progress = progress
         self._cutoff = Cutoff()
-        self._is_async = False
         configs = get_config_list(config, len(inputs))
         self._limit = checked_limit(configs[0]) if configs else None
         self._inputs = []
@@ -142,11 +141,11 @@ class Batch:
         """Yield (index, winning response) in order of completion."""
         if not self._inputs:
             return
-        self._is_async = io.is_async
+        self._io = io
         try:
             with show_progress(self._progress, len(self._inputs)) as advance:
                 async with (
-                    io.workers(self._limit, self._cutoff) as each,
+                    io.jobs(self._limit, self._cutoff.give_up) as each,
                     aclosing(self._answered(io, each)) as answered,
                 ):
                     async for item in answered:
@@ -168,14 +167,14 @@ class Batch:
                     await item.run.fail(unanswered)
 
     def _answered(
-        self, io: Concurrency, each: Each[_Input, _Input]
+        self, io: Concurrency, each: RunEach[_Input, _Input]
     ) -> AsyncGenerator[_Input]:
         if self._budget is not None:
             return self._in_rounds(self._budget, each)
         return self._one_by_one(io, each)
 
     async def _one_by_one(
-        self, io: Concurrency, each: Each[_Input, _Input]
+        self, io: Concurrency, each: RunEach[_Input, _Input]
     ) -> AsyncGenerator[_Input]:
         plan: Plan | None = None
         if self._voter.mixture is not None:
@@ -186,7 +185,7 @@ class Batch:
                 yield item
 
     async def _plan_by_firsts(
-        self, io: Concurrency, each: Each[_Input, _Input]
+        self, io: Concurrency, each: RunEach[_Input, _Input]
     ) -> Plan | None:
         """Draw the first sample of each input, and calibrate on these."""
         step = partial(self._step, _draw_first)
@@ -196,11 +195,11 @@ class Batch:
         firsts = [item.first for item in self._inputs if item.first is not None]
         if not firsts:
             return None
-        plan: Plan = await io.in_thread(partial(plan_by_firsts, firsts, self._voter))
+        plan: Plan = await io.run(partial(plan_by_firsts, firsts, self._voter))
         return plan
 
     async def _in_rounds(
-        self, budget: TotalBudget, each: Each[_Input, _Input]
+        self, budget: TotalBudget, each: RunEach[_Input, _Input]
     ) -> AsyncGenerator[_Input]:
         while indices := budget.next_inputs():
             inputs = [self._inputs[index] for index in indices]
@@ -254,7 +253,7 @@ class Batch:
                     item.value,
                     config,
                     self._kwargs,
-                    is_async=self._is_async,
+                    io=self._io,
                     cutoff=self._cutoff,
                 )
             return await step(item, item.request)
@@ -262,9 +261,7 @@ class Batch:
         if item.outcome is not None:
             return item
         if item.run is None:
-            item.run = TracedRun(
-                self._name, item.value, item.config, is_async=self._is_async
-            )
+            item.run = TracedRun(self._name, item.value, item.config, self._io)
         try:
             if is_last:
                 item.outcome = await item.run.last(below)

@@ -36,6 +36,7 @@ from langchain_reasc.calibration import (
 )
 from langchain_reasc.calibration.algorithm1 import check_target
 from langchain_reasc.complaints import Repeated
+from langchain_reasc.concurrency import EVENT_LOOP, THREADS, Concurrency
 from langchain_reasc.exceptions import (
     CalibrationDataError,
     ConfigurationError,
@@ -48,7 +49,6 @@ from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 from langchain_reasc.models.fingerprint import Fingerprint, FixedPrompt
 from langchain_reasc.models.prepared import ModelOrName, to_messages
 from langchain_reasc.runnable.calibrate_two_models import LEFT_OUT, calibrate_two_models
-from langchain_reasc.runnable.concurrency import Concurrency, EventLoop, Threads
 from langchain_reasc.runnable.face import Face
 from langchain_reasc.runnable.labels import (
     LabelledInput,
@@ -169,14 +169,14 @@ def calibrate(
         >>> calibration = calibrate(llm, [("What is 2 + 2?", "4"), "What is 12 times 17?", ...])
         >>> reasc = ReASCRunnable(model=llm, calibration=calibration)
     """
-    return blocking(_calibrate(Threads, model, questions, **options))
+    return blocking(_calibrate(THREADS, model, questions, **options))
 
 
 async def acalibrate(
     model: ModelOrName, questions: Questions, **options: Unpack[CalibrateOptions]
 ) -> Calibration:
     """The asynchronous :func:`calibrate`, with the same options."""
-    return await _calibrate(EventLoop, model, questions, **options)
+    return await _calibrate(EVENT_LOOP, model, questions, **options)
 
 
 async def _calibrate(
@@ -239,7 +239,7 @@ async def _calibrate(
     fit_rows = partial(
         asking.fit, rows, p_target=p_target, threshold=threshold, seed=seed
     )
-    calibration: Calibration = await io.in_thread(fit_rows)
+    calibration: Calibration = await io.run(fit_rows)
     return calibration.as_in_paper() if method == "paper" else calibration
 
 
@@ -373,7 +373,7 @@ class _Asking:
             for _ in rows:
                 move()
             async with (
-                io.workers(self._concurrency, cutoff) as each,
+                io.jobs(self._concurrency, cutoff.give_up) as each,
                 aclosing(each(ask, missing)) as outcomes,
             ):
                 async for index, outcome in outcomes:
@@ -398,7 +398,7 @@ class _Asking:
                 self._voter,
                 self._prompts[index],
                 self._config,
-                is_async=io.is_async,
+                io=io,
                 cutoff=cutoff,
             )
             # Not by a calibration that a runnable around the same model may have
@@ -412,7 +412,7 @@ class _Asking:
             return error
         messages = self._note_cut_off(result)
         keep = partial(self._keep, index, id, finished[0], messages, cutoff)
-        row: Observation = await io.in_thread(keep)
+        row: Observation = await io.run(keep)
         has_answer = any(answer is not None for answer in row.answers)
         if self._measure is not None and has_answer and not self._rows.scored:
             raise LogprobsUnavailable(

@@ -14,10 +14,10 @@ from langchain_core.runnables import RunnableConfig
 from langchain_reasc.answers import question_text, vote_of
 from langchain_reasc.calibration import Calibration
 from langchain_reasc.complaints import Repeated
+from langchain_reasc.concurrency import Concurrency
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.models.prepared import to_messages
 from langchain_reasc.runnable.cascade import Cascade
-from langchain_reasc.runnable.concurrency import Concurrency
 from langchain_reasc.runnable.escalating import labelled_kind, row_of_both
 from langchain_reasc.runnable.face import Face
 from langchain_reasc.runnable.labels import LabelledInput, graded, id_of
@@ -59,10 +59,10 @@ async def calibrate_two_models(
 
     async def ask(question: LabelledInput) -> Exception | None:
         prompt = to_messages(question.input)
-        request = Request(voter, prompt, config, is_async=io.is_async, cutoff=cutoff)
+        request = Request(voter, prompt, config, io=io, cutoff=cutoff)
         id = id_of(prompt, question.references)
         kind = labelled_kind(request.kind) if is_labelled else request.kind
-        if await io.in_thread(partial(learner.has_seen, kind, id)):
+        if await io.run(partial(learner.has_seen, kind, id)):
             return None
         grade = None
         if is_labelled:
@@ -74,13 +74,13 @@ async def calibrate_two_models(
                 warnings.warn(LEFT_OUT, error)
             return error
         if row is not None:
-            await io.in_thread(partial(learner.observe, kind, row, id))
+            await io.run(partial(learner.observe, kind, row, id))
         return None
 
     errors: list[Exception] = []
     with warnings, show_progress(progress, len(questions)) as move:
         async with (
-            io.workers(concurrency, cutoff) as each,
+            io.jobs(concurrency, cutoff.give_up) as each,
             aclosing(each(ask, questions)) as outcomes,
         ):
             async for error in outcomes:

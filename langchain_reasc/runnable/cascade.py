@@ -218,7 +218,7 @@ class Cascade:
             messages,
             config,
             {**self.large.arguments, **settings},
-            is_async=request.is_async,
+            io=request.io,
             cutoff=request.cutoff,
             role="large",
         )

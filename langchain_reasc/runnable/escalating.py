@@ -35,8 +35,9 @@ from langchain_reasc.runnable.history import Role
 from langchain_reasc.runnable.options import Options
 from langchain_reasc.runnable.question import CallBudget, DeservesVote, Question
 from langchain_reasc.runnable.request import Request
-from langchain_reasc.runnable.result import ReASCResult, SampledResponse
+from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.runnable.solve import Solving, begin, solve
+from langchain_reasc.sampling import SampledResponse
 
 logger = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.logprobs import Provenance, SignalReading, read_signals
 from langchain_reasc.runnable.plan import Plan
 from langchain_reasc.runnable.voter import Voter
-from langchain_reasc.sampling import Sample
+from langchain_reasc.sampling import SampledResponse
 
 
 class _FirstScore(NamedTuple):
@@ -39,7 +39,7 @@ class _FirstScore(NamedTuple):
     provenance: Provenance
 
 
-def plan_by_firsts(firsts: Sequence[Sample], voter: Voter) -> Plan:
+def plan_by_firsts(firsts: Sequence[SampledResponse], voter: Voter) -> Plan:
     """Calibrate on the first samples of a batch (Algorithm 2), and plan by that; count
     votes where it is impossible.
     """
@@ -75,7 +75,7 @@ def plan_by_firsts(firsts: Sequence[Sample], voter: Voter) -> Plan:
 
 
 def _first_scores(
-    firsts: Sequence[Sample], voter: Voter, measure: Measure
+    firsts: Sequence[SampledResponse], voter: Voter, measure: Measure
 ) -> Iterator[_FirstScore]:
     """Yield the score of each response that has one."""
     for sample in firsts:

@@ -40,9 +40,9 @@ from langchain_reasc.runnable.ballot import Ballot
 from langchain_reasc.runnable.options import Options
 from langchain_reasc.runnable.plan import Plan, Promises
 from langchain_reasc.runnable.request import Request
-from langchain_reasc.runnable.result import ReASCResult, SampledResponse
+from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.runnable.total_budget import Sampled
-from langchain_reasc.sampling import Sample
+from langchain_reasc.sampling import SampledResponse
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,6 @@ _NOT_AUDITED: Final = (
     "contested",
 )
 """Reasons of decisions that no rule has made."""
-_UNREAD: Final = Response(None)
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ class Question:
         request: Request,
         plan: Plan,
         *,
-        first: Sample | None = None,
+        first: SampledResponse | None = None,
         on_response: ResponseListener | None = None,
         deserves_vote: DeservesVote | None = None,
         budget: CallBudget | None = None,
@@ -147,8 +146,8 @@ class Question:
         if self.budget.samples is not None:
             self._max_samples = min(self._max_samples, self.budget.samples)
         self.decide_by(plan)
-        self._samples: dict[int, Sample] = {}
-        self._lost: list[Sample] = []
+        self._samples: dict[int, SampledResponse] = {}
+        self._lost: list[SampledResponse] = []
         self._responses: dict[int, Response] = {}
         # The same in launch order, with one spelling for equal answers.
         self._joined: list[Response] = []
@@ -204,7 +203,7 @@ class Question:
         self._launched = first + count
         return range(first, self._launched)
 
-    def add_sample(self, sample: Sample) -> None:
+    def add_sample(self, sample: SampledResponse) -> None:
         """Take a sample that has ended, and decide.
 
         Raises:
@@ -365,11 +364,6 @@ class Question:
         return result
 
     @property
-    def sampled_responses(self) -> tuple[SampledResponse, ...]:
-        """The samples so far, in launch order, as they stand in a result."""
-        return tuple(self._sampled(self._in_order))
-
-    @property
     def usage(self) -> Usage:
         """What the samples so far have cost."""
         used = []
@@ -429,7 +423,7 @@ class Question:
             self.request.kind,
         )
 
-    def _decide(self, sample: Sample, message: AIMessage) -> None:
+    def _decide(self, sample: SampledResponse, message: AIMessage) -> None:
         """Read a response, and decide on all so far."""
         self._responses[sample.index] = self._read(message)
         self._joined = joined(list(self._responses.values()))
@@ -442,7 +436,7 @@ class Question:
                 notices = "; ".join(self._ballot.notices(self._joined))
                 warn_once(f"sampling stops: {notices}")
         if self._on_response is not None:
-            self._on_response(self._sampled([sample])[0], decision)
+            self._on_response(self._with_votes([sample])[0], decision)
 
     def _read(self, message: AIMessage) -> Response:
         if self.not_voted:
@@ -464,7 +458,7 @@ class Question:
         return decision
 
     @property
-    def _in_order(self) -> list[Sample]:
+    def _in_order(self) -> list[SampledResponse]:
         return [sample for _, sample in sorted(self._samples.items())]
 
     def _useful(self, wave: int) -> int:
@@ -527,30 +521,35 @@ class Question:
             return together, decision
         return winner, replace(decision, answer=answer, whole=None)
 
-    def _sampled(self, samples: Sequence[Sample]) -> list[SampledResponse]:
+    @property
+    def sampled_responses(self) -> tuple[SampledResponse, ...]:
+        """The samples so far, in launch order, with the votes that were read of them."""
+        return tuple(self._with_votes(self._in_order))
+
+    def _with_votes(self, samples: Sequence[SampledResponse]) -> list[SampledResponse]:
         responses = self._joined
         weights = self.plan.rule.weights(responses)
-        by_index = dict(
+        votes = dict(
             zip(self._responses, zip(responses, weights, strict=True), strict=True)
         )
-        sampled = []
+        role = self.request.role
+        voted = []
         for sample in samples:
-            response, weight = by_index.get(sample.index, (_UNREAD, 0.0))
-            sampled.append(
-                SampledResponse(
-                    index=sample.index,
-                    message=sample.message,
-                    status=sample.status,
-                    used=sample.index in self._responses,
+            if sample.index not in votes:
+                voted.append(replace(sample, asked=role))
+                continue
+            response, weight = votes[sample.index]
+            voted.append(
+                replace(
+                    sample,
+                    used=True,
                     answer=response.answer,
                     score=response.score,
                     weight=0.0 if response.answer is None else weight,
-                    output_tokens=output_tokens(sample.message),
-                    error=sample.error,
-                    asked=self.request.role,
+                    asked=role,
                 )
             )
-        return sampled
+        return voted
 
 
 class _Audit:
@@ -580,7 +579,7 @@ class _Audit:
         self.index = index
         self.is_due = False
 
-    def compare(self, sample: Sample, decision: Decision) -> None:
+    def compare(self, sample: SampledResponse, decision: Decision) -> None:
         """Compare its answer with that of the decision."""
         ballot = self._question._ballot
         notices = ballot.notices(self._question._joined)
@@ -627,7 +626,7 @@ def concluded(result: ReASCResult, options: Options) -> ReASCResult:
     )
 
 
-def error_without_response(samples: Sequence[Sample]) -> Exception:
+def error_without_response(samples: Sequence[SampledResponse]) -> Exception:
     """Build the error for a question with no responses."""
     errors = [sample.error for sample in samples if sample.error is not None]
     if not errors:

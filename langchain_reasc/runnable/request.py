@@ -12,12 +12,12 @@ from langchain_core.language_models import LanguageModelInput
 from langchain_core.runnables import RunnableConfig
 
 from langchain_reasc.answers import units_are_loaded
+from langchain_reasc.concurrency import THREADS, Concurrency
 from langchain_reasc.models.prepared import to_messages
 from langchain_reasc.runnable.history import Role, as_readable
 from langchain_reasc.runnable.plan import Plan
 from langchain_reasc.runnable.voter import Voter, running_fingerprint
 from langchain_reasc.sampling import Cutoff, QuestionClock
-from langchain_reasc.threads import in_thread
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ class Request:
         config: the config of the run above the samples' own; its ``max_concurrency``
             bounds those in flight.
         kwargs: passed to every call of the model.
-        is_async: whether it is answered in an event loop.
+        io: whether it is answered in threads, or in an event loop.
         cutoff: tells when the whole call is given up.
         role: which of two models this is; None if there is one, or for the small one.
 
@@ -48,13 +48,13 @@ class Request:
         config: RunnableConfig,
         kwargs: Mapping[str, Any] | None = None,
         *,
-        is_async: bool = False,
+        io: Concurrency = THREADS,
         cutoff: Cutoff | None = None,
         role: Role | None = None,
     ) -> None:
         self.voter = voter
         self.config = config
-        self.is_async = is_async
+        self.io = io
         self.role: Role | None = "small" if voter.is_small else role
         self.arguments = kwargs or {}
         self.cutoff = cutoff or Cutoff()
@@ -103,11 +103,9 @@ class Request:
         return replace(plan, notices=(notice, *plan.notices))
 
     async def run(self, function: Callable[[], T]) -> T:
-        """Call a function that may take long: in a thread if there is an event loop."""
-        if not self.is_async:
-            return function()
+        """Call a function that may take long, without blocking an event loop."""
         try:
-            return await in_thread(function)
+            return await self.io.run(function)
         except asyncio.CancelledError:
             # Or the thread would go on comparing answers.
             self.cutoff.give_up()

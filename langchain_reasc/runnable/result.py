@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
-from typing import Final, Literal
+from typing import Final
 
 from langchain_core.messages import AIMessage
 
@@ -14,6 +14,7 @@ from langchain_reasc.method.stopping import Decision
 from langchain_reasc.models.usage import Usage
 from langchain_reasc.runnable.account import Account, to_account
 from langchain_reasc.runnable.plan import ProbabilityName
+from langchain_reasc.sampling import SampledResponse
 
 PROBABILITIES: Final[Mapping[ProbabilityName, str]] = {
     "p_correct": "is right",
@@ -31,51 +32,6 @@ _ENDINGS: Final = {
     "budget": "undecided: the budget is spent, and {gave}",
 }
 _SHOWN: Final = 5  # answers, and notices
-
-
-@dataclass(frozen=True, slots=True)
-class SampledResponse:
-    """One sample as the decision saw it.
-
-    Attributes:
-        index: its place in launch order.
-        message: what the model said, with its token signals; None when it failed before
-            the first token.
-        status: ``complete``, ``cancelled`` (cut off once the decision had fallen) or
-            ``failed``.
-        used: whether the decision rests on it; others were launched beside it and paid
-            for all the same.
-        answer: the normalized answer, or None.
-        score: S(y), or None where no confidence was read.
-        weight: the evidence it contributed; 0 when it was not used or has no answer.
-        output_tokens: how many tokens were generated.
-        error: what a failed sample raised.
-        asked: which model wrote it, if there is a larger one.
-    """
-
-    index: int
-    message: AIMessage | None
-    status: Literal["complete", "cancelled", "failed"]
-    used: bool
-    answer: str | None
-    score: float | None
-    weight: float
-    output_tokens: int
-    error: Exception | None = None
-    asked: Literal["small", "large"] | None = None
-
-    def __repr__(self) -> str:
-        """Return one line, without the token signals of the message, which are
-        thousands of numbers.
-        """
-        text = self.error if self.message is None else self.message.text
-        score = "None" if self.score is None else f"{self.score:.4g}"
-        return (
-            f"SampledResponse(index={self.index}, status={self.status!r}, "
-            f"used={self.used}, answer='{shortened(self.answer)}', score={score}, "
-            f"weight={self.weight:.4g}, output_tokens={self.output_tokens}, "
-            f"text='{shortened(text)}')"
-        )
 
 
 @dataclass(frozen=True)

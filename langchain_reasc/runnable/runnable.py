@@ -11,13 +11,13 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializa
 from pydantic import ConfigDict
 
 from langchain_reasc.answers import json_object
+from langchain_reasc.concurrency import EVENT_LOOP, THREADS, Concurrency
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.chunks import chunks_of
 from langchain_reasc.models.settings import bindable
 from langchain_reasc.models.wrappers import leaves
 from langchain_reasc.runnable.batch import ONE_INPUT_ONLY, Batch, Outcome
 from langchain_reasc.runnable.binding import one_method, replace_model, with_bound
-from langchain_reasc.runnable.concurrency import EventLoop, Threads
 from langchain_reasc.runnable.escalating import start
 from langchain_reasc.runnable.face import Face, typed_schema
 from langchain_reasc.runnable.progress import Progress
@@ -94,7 +94,7 @@ class ReASCRunnable(Face, RunnableSerializable[LanguageModelInput, AIMessage]):
         async def answered(
             value: LanguageModelInput, config: RunnableConfig
         ) -> AIMessage:
-            return (await self._answered(value, config, kwargs, is_async=True)).message
+            return (await self._answered(value, config, kwargs, io=EVENT_LOOP)).message
 
         return await self._acall_with_config(
             cast(Any, answered), input, config, run_type="chain"
@@ -162,7 +162,7 @@ class ReASCRunnable(Face, RunnableSerializable[LanguageModelInput, AIMessage]):
 
         async def answered(value: LanguageModelInput, config: RunnableConfig) -> Any:
             return await self._answered(
-                value, config, kwargs, on_response, is_async=True
+                value, config, kwargs, on_response, io=EVENT_LOOP
             )
 
         return cast(
@@ -252,9 +252,9 @@ class ReASCRunnable(Face, RunnableSerializable[LanguageModelInput, AIMessage]):
         kwargs: Mapping[str, Any],
         on_response: ResponseListener | None = None,
         *,
-        is_async: bool = False,
+        io: Concurrency = THREADS,
     ) -> ReASCResult:
-        request = Request(self._voter, value, config, kwargs, is_async=is_async)
+        request = Request(self._voter, value, config, kwargs, io=io)
         solving = await start(self._solver, request, on_response=on_response)
         return await solving.answer()
 
@@ -336,7 +336,7 @@ class ReASCRunnable(Face, RunnableSerializable[LanguageModelInput, AIMessage]):
             return_exceptions=return_exceptions,
             **kwargs,
         )
-        return blocking_items(batch.completed(Threads))
+        return blocking_items(batch.completed(THREADS))
 
     def abatch_as_completed(  # type: ignore[override]
         self,
@@ -355,7 +355,7 @@ class ReASCRunnable(Face, RunnableSerializable[LanguageModelInput, AIMessage]):
             return_exceptions=return_exceptions,
             **kwargs,
         )
-        return batch.completed(EventLoop)
+        return batch.completed(EVENT_LOOP)
 
 
 def _refuse_ignored(kwargs: dict[str, Any]) -> None:

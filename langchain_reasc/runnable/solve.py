@@ -23,7 +23,7 @@ from langchain_reasc.runnable.plan import Plan
 from langchain_reasc.runnable.question import DeservesVote, Question, concluded
 from langchain_reasc.runnable.request import Request
 from langchain_reasc.runnable.result import ReASCResult
-from langchain_reasc.sampling import Cutoff, Sample, Wave, samples, take_slots
+from langchain_reasc.sampling import Cutoff, SampledResponse, Wave, samples, take_slots
 
 LiveModel = Callable[[Request], PreparedModel | None]
 """Returns the model of a first response whose text is passed on as it comes; None if it
@@ -100,7 +100,7 @@ async def begin(
     request: Request,
     plan: Plan | None = None,
     *,
-    first: Sample | None = None,
+    first: SampledResponse | None = None,
     deserves_vote: DeservesVote | None = None,
     live: LiveModel | None = None,
     **options: Any,
@@ -116,7 +116,7 @@ async def begin(
         live: returns the model of a first response whose text is passed on as it comes.
         **options: the other options of the question.
     """
-    if deserves_vote is not None and not request.is_async:
+    if deserves_vote is not None and request.io.blocks:
         _refuse_async(deserves_vote)
     if plan is None:
         if request.voter.online is not None:
@@ -168,7 +168,7 @@ async def draw(
                 yield item
                 continue
             await _judge(question, item)
-            if request.is_async and not request.voter.prepared.is_set():
+            if not request.voter.prepared.is_set():
                 await request.run(request.voter.prepare)
             await request.read(partial(question.add_sample, item))
             if question.decision:
@@ -181,14 +181,14 @@ async def draw(
     question.check_limits()
 
 
-async def draw_first(request: Request) -> Sample | None:
+async def draw_first(request: Request) -> SampledResponse | None:
     """Draw the first sample of a request before anything is decided. Its clock then
     stops, to wait for others.
     """
     first = None
     async with _wave(request, 1, range, None) as (_, items):
         async for item in items:
-            if isinstance(item, Sample) and first is None:
+            if isinstance(item, SampledResponse) and first is None:
                 first = item
     request.clock.pause()
     return first
@@ -200,7 +200,7 @@ async def _wave(
     count: int,
     launch: Callable[[int], range],
     live: PreparedModel | None,
-) -> AsyncGenerator[tuple[Cutoff, AsyncGenerator[Sample | AIMessageChunk]]]:
+) -> AsyncGenerator[tuple[Cutoff, AsyncGenerator[SampledResponse | AIMessageChunk]]]:
     """Launch up to ``count`` samples, and yield what cuts them off, and the samples as
     they end.
 
@@ -213,7 +213,7 @@ async def _wave(
         request.config,
         count,
         request.cutoff,
-        is_async=request.is_async,
+        request.io,
     )
     request.clock.resume()
     if not slots.count:
@@ -228,9 +228,10 @@ async def _wave(
         request.config,
         request.clock.wave(),
         ended=slots.give_back,
+        io=request.io,
     )
     wave.cutoff.prompt_tokens = request.prompt_tokens
-    drawing = samples(wave, is_async=request.is_async, live=live is not None)
+    drawing = samples(wave, live=live is not None)
     try:
         with request.cutoff.notifying(wave.cutoff.give_up):
             async with aclosing(drawing) as items:
@@ -240,7 +241,7 @@ async def _wave(
         request.prompt_tokens = wave.cutoff.prompt_tokens
 
 
-async def _judge(question: Question, first: Sample) -> None:
+async def _judge(question: Question, first: SampledResponse) -> None:
     """Ask whether the first response is put to the vote; where that fails, it is."""
     deserves_vote = question.undecided_vote
     if deserves_vote is None or first.status != "complete" or first.message is None:
@@ -249,7 +250,7 @@ async def _judge(question: Question, first: Sample) -> None:
         return  # the model is asked again
     try:
         deserved = deserves_vote(first.message)
-        if not question.request.is_async:
+        if question.request.io.blocks:
             _refuse_async(deserved)
         if inspect.isawaitable(deserved):
             deserved = await deserved

@@ -8,13 +8,14 @@ call runs them in its own thread: see :func:`langchain_reasc.threads.blocking`.
 from langchain_reasc.sampling.cutoff import Cutoff, within
 from langchain_reasc.sampling.drawing import draw_samples, samples
 from langchain_reasc.sampling.limits import QuestionClock, checked_limit, take_slots
+from langchain_reasc.sampling.response import SampledResponse
 from langchain_reasc.sampling.tracing import TracedRun
-from langchain_reasc.sampling.wave import Sample, Wave
+from langchain_reasc.sampling.wave import Wave
 
 __all__ = [
     "Cutoff",
     "QuestionClock",
-    "Sample",
+    "SampledResponse",
     "TracedRun",
     "Wave",
     "checked_limit",

@@ -9,8 +9,9 @@ from contextvars import ContextVar
 from typing import Final, NamedTuple, TypeVar
 from weakref import WeakSet
 
+from langchain_reasc.concurrency import Concurrency, ThreadWorkers
 from langchain_reasc.exceptions import SamplingError
-from langchain_reasc.threads import AsyncWorkers, Workers, blocking, result_of
+from langchain_reasc.threads import blocking, result_of
 
 T = TypeVar("T")
 _END: Final = object()
@@ -121,7 +122,7 @@ async def read_until_cut(
     items: AsyncGenerator[T],
     cutoff: Cutoff,
     ending: Callable[[list[T]], T],
-    workers: Workers | AsyncWorkers,
+    io: Concurrency,
     *,
     whole: Callable[[], bool] = lambda: False,
 ) -> AsyncGenerator[T]:
@@ -139,7 +140,8 @@ async def read_until_cut(
     """
     items_so_far: list[T] = []
     left = False
-    ahead = workers.semaphore(_AHEAD)
+    workers = io.workers()
+    ahead = io.semaphore(_AHEAD)
 
     def over() -> bool:
         return cutoff.given_up if whole() else cutoff.stopped
@@ -204,7 +206,7 @@ def within(seconds: float | None, function: Callable[[], T], cutoff: Cutoff) -> 
     """
     if seconds is not None and seconds <= 0:
         raise TimeoutError("the question has had its time")
-    workers = Workers()
+    workers = ThreadWorkers()
     until = None if seconds is None else time.monotonic() + seconds
 
     async def call() -> None:

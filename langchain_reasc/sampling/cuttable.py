@@ -24,6 +24,7 @@ from langchain_core.runnables import Runnable
 from pydantic import BaseModel
 
 from langchain_reasc.answers import has_finish_reason
+from langchain_reasc.concurrency import EVENT_LOOP, THREADS, Concurrency
 from langchain_reasc.langchain_internals import (
     describe_once,
     langsmith_params,
@@ -53,13 +54,7 @@ from langchain_reasc.models.refusal import (
 from langchain_reasc.models.usage import estimated_prompt, tokens_written
 from langchain_reasc.models.wrappers import rewrap, wrapped_runnables
 from langchain_reasc.sampling.cutoff import CUTOFF, Cutoff, read_until_cut
-from langchain_reasc.threads import (
-    AsyncWorkers,
-    Workers,
-    blocking,
-    blocking_items,
-    result_of,
-)
+from langchain_reasc.threads import result_of
 
 T = TypeVar("T")
 
@@ -119,18 +114,15 @@ def _cuttable_methods(kind: type[BaseChatModel]) -> dict[str, Callable[..., Any]
         # LangChain's bridge for `stream_events(version="v3")` overwrites what earlier
         # chunks said of their tokens.
         "_should_use_protocol_streaming": lambda model, **_: False,
-        "_generate": _generating(kind, "_generate", Workers),
-        "_agenerate": _generating(kind, "_agenerate", AsyncWorkers),
-        "_astream": _streaming(kind, "_astream", AsyncWorkers),
-        "_stream": _streaming(
-            kind, "_stream", Workers
-        ),  # the last, by which another thread sees that all are there
+        "_generate": _generating(kind, "_generate", THREADS),
+        "_agenerate": _generating(kind, "_agenerate", EVENT_LOOP),
+        "_astream": _streaming(kind, "_astream", EVENT_LOOP),
+        # The last, by which another thread sees that all are there.
+        "_stream": _streaming(kind, "_stream", THREADS),
     }
 
 
-def _generating(
-    kind: type, name: str, workers: type[Workers | AsyncWorkers]
-) -> Callable[..., Any]:
+def _generating(kind: type, name: str, io: Concurrency) -> Callable[..., Any]:
     """Wrap ``_generate`` or ``_agenerate``."""
     original = getattr(kind, name)
 
@@ -141,23 +133,17 @@ def _generating(
         cutoff = CUTOFF.get()
         respond = partial(_requesting(model, name, original), messages, *args, **kwargs)
         if cutoff is None:
-            if workers.is_async:
-                return result_of(respond())
-            return blocking(result_of(respond()))
+            return io.result(result_of(respond()))
         ending = partial(
             _cut_result, model, partial(_prompt_tokens, cutoff, messages, kwargs)
         )
-        reading = read_until_cut(
-            _only(respond), cutoff, ending, workers(), whole=lambda: True
-        )
-        return _first(reading) if workers.is_async else blocking(_first(reading))
+        reading = read_until_cut(_only(respond), cutoff, ending, io, whole=lambda: True)
+        return io.result(_first(reading))
 
     return generate
 
 
-def _streaming(
-    kind: type, name: str, workers: type[Workers | AsyncWorkers]
-) -> Callable[..., Any]:
+def _streaming(kind: type, name: str, io: Concurrency) -> Callable[..., Any]:
     """Wrap ``_stream`` or ``_astream``, and hold it within its limit of tokens."""
     original = getattr(kind, name)
     name_of_whole = name.replace("stream", "generate")
@@ -201,7 +187,7 @@ def _streaming(
             chunks = memory.streamed(request, kwargs.get("model"))
         chunks = with_usage_once(chunks)
         if cutoff is None:
-            return chunks if workers.is_async else blocking_items(chunks)
+            return io.items(chunks)
         ending = partial(
             _last_chunk, model, partial(_prompt_tokens, cutoff, messages, kwargs)
         )
@@ -210,10 +196,8 @@ def _streaming(
             ResponseBound(token_limit(model, kwargs)),
             partial(ending, reason="length"),
         )
-        reading = read_until_cut(
-            chunks, cutoff, ending, workers(), whole=lambda: bool(whole)
-        )
-        return reading if workers.is_async else blocking_items(reading)
+        reading = read_until_cut(chunks, cutoff, ending, io, whole=lambda: bool(whole))
+        return io.items(reading)
 
     return stream
 

@@ -11,6 +11,7 @@ from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 
+from langchain_reasc.concurrency import Workers
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.langchain_internals import is_handlers
 from langchain_reasc.models.calls import checked_calls
@@ -26,15 +27,10 @@ from langchain_reasc.models.stated import read_stated_confidence
 from langchain_reasc.models.usage import estimated_usage, reported_usage, tokens_written
 from langchain_reasc.sampling.cutoff import CUTOFF, as_failure, within
 from langchain_reasc.sampling.cuttable import copy_for_sample
+from langchain_reasc.sampling.response import SampledResponse
 from langchain_reasc.sampling.tracing import suppress_tracing, traced
-from langchain_reasc.sampling.wave import Sample, Wave
-from langchain_reasc.threads import (
-    AsyncWorkers,
-    Workers,
-    blocking_items,
-    each,
-    result_of,
-)
+from langchain_reasc.sampling.wave import Wave
+from langchain_reasc.threads import blocking_items, each, result_of
 
 # seconds in which samples that were given up end by themselves; chat models need but a
 # moment
@@ -43,8 +39,8 @@ _LATE: Final = 0.15  # seconds that they have where their time is over
 
 
 def samples(
-    wave: Wave, *, is_async: bool, live: bool = False
-) -> AsyncGenerator[Sample | AIMessageChunk]:
+    wave: Wave, *, live: bool = False
+) -> AsyncGenerator[SampledResponse | AIMessageChunk]:
     """Yield the samples of a wave as they end, until it is stopped (``wave.cutoff``).
 
     Those that still run are then cut off and yielded with what they had produced, so
@@ -57,7 +53,7 @@ def samples(
     instead of its text. With ``live``, the chunks of the wave's only sample come before
     the sample.
     """
-    workers = AsyncWorkers() if is_async else Workers()
+    workers = wave.io.workers()
     model = wave.model
     if model.ask_confidence:
         wave = replace(wave, messages=model.prompt(wave.messages))
@@ -70,7 +66,7 @@ def samples(
     else:
         drawing = _draw_separately(wave, workers, live=live)
     if model.quiet or is_parallel:  # else LangChain traces the call of each sample
-        drawing = traced(wave, drawing, workers)
+        drawing = traced(wave, drawing)
     return _with_stated_confidence(drawing) if model.ask_confidence else drawing
 
 
@@ -87,10 +83,10 @@ def _shows_text(config: RunnableConfig) -> bool:
 
 async def _with_stated_confidence(
     drawing: AsyncGenerator[Any],
-) -> AsyncGenerator[Sample | AIMessageChunk]:
+) -> AsyncGenerator[SampledResponse | AIMessageChunk]:
     async with aclosing(drawing) as items:
         async for item in items:
-            stated = isinstance(item, Sample) and item.message is not None
+            stated = isinstance(item, SampledResponse) and item.message is not None
             yield (
                 replace(item, message=read_stated_confidence(item.message))
                 if stated
@@ -106,7 +102,7 @@ def draw_samples(
     first: int = 0,
     concurrency: int = 8,
     config: RunnableConfig | None = None,
-) -> list[Sample]:
+) -> list[SampledResponse]:
     """Draw ``n`` samples, ``concurrency`` at a time, deciding nothing; timed, and in
     launch order.
 
@@ -121,7 +117,7 @@ def draw_samples(
     messages = to_messages(value)
     config = ensure_config(config)
     prepared = prepare_model(model, logprobs=True).resolved(config)
-    samples_so_far: list[Sample] = []
+    samples_so_far: list[SampledResponse] = []
     for begin in range(first, first + n, concurrency):
         begun = time.perf_counter()
         wave = Wave(
@@ -130,18 +126,18 @@ def draw_samples(
             range(begin, min(begin + concurrency, first + n)),
             config,
         )
-        with closing(blocking_items(samples(wave, is_async=False))) as items:
+        with closing(blocking_items(samples(wave))) as items:
             samples_so_far += (
                 replace(item, seconds=time.perf_counter() - begun)
                 for item in items
-                if isinstance(item, Sample)
+                if isinstance(item, SampledResponse)
             )
     return sorted(samples_so_far, key=lambda sample: sample.index)
 
 
 async def _draw_separately(
-    wave: Wave, workers: Workers | AsyncWorkers, *, live: bool = False
-) -> AsyncGenerator[Sample | AIMessageChunk]:
+    wave: Wave, workers: Workers, *, live: bool = False
+) -> AsyncGenerator[SampledResponse | AIMessageChunk]:
     """Draw one stream per sample, as a stream can be cut off in the middle.
 
     Each sample has a worker of its own; this generator collects what they hand over.
@@ -156,7 +152,7 @@ async def _draw_separately(
             if is_handlers(error) or not isinstance(failure, Exception):
                 workers.put(failure)
             else:
-                workers.put(Sample(index, None, "failed", failure))
+                workers.put(SampledResponse(index, None, "failed", failure))
         finally:
             wave.ended()
 
@@ -173,7 +169,7 @@ async def _draw_separately(
                 item = await workers.get(until)
                 if isinstance(item, BaseException):
                     raise item
-                if isinstance(item, Sample):
+                if isinstance(item, SampledResponse):
                     chunks = running.pop(item.index)
                     item = replace(item, message=item.message or salvaged(chunks))
                 if item is not None:
@@ -189,7 +185,7 @@ async def _draw_separately(
                     until = time.monotonic() + grace
             error = cutoff.error
             for index, chunks in running.items():
-                yield Sample(
+                yield SampledResponse(
                     index,
                     salvaged([*chunks]),
                     "failed" if error else "cancelled",
@@ -204,10 +200,10 @@ async def _draw_sample(
     wave: Wave,
     index: int,
     chunks: list[BaseMessage],
-    workers: Workers | AsyncWorkers,
+    workers: Workers,
     *,
     live: bool,
-) -> Sample:
+) -> SampledResponse:
     CUTOFF.set(wave.cutoff)
     model = wave.model
     copy = copy_for_sample(model.model)
@@ -215,24 +211,22 @@ async def _draw_sample(
     arguments = model.call_kwargs(index)
     with suppress_tracing() if model.quiet else nullcontext():
         if model.streams:
-            stream: Any = copy.astream if workers.is_async else copy.stream
-            async with aclosing(
-                each(stream(wave.messages, config, **arguments))
-            ) as items:
+            stream = wave.io.method(copy, "stream")
+            chunks_of_model = each(stream(wave.messages, config, **arguments))
+            async with aclosing(chunks_of_model) as items:
                 async for chunk in items:
                     chunks.append(chunk)
                     if live and isinstance(chunk, AIMessageChunk):
                         workers.put(chunk)
             chunks_of_sample: Sequence[Any] = chunks
         else:
-            invoke: Any = copy.ainvoke if workers.is_async else copy.invoke
-            chunks_of_sample = [
-                await result_of(invoke(wave.messages, config, **arguments))
-            ]
+            invoke = wave.io.method(copy, "invoke")
+            message = await result_of(invoke(wave.messages, config, **arguments))
+            chunks_of_sample = [message]
     return _ended(wave, index, chunks_of_sample)
 
 
-def _ended(wave: Wave, index: int, said: Sequence[Any]) -> Sample:
+def _ended(wave: Wave, index: int, said: Sequence[Any]) -> SampledResponse:
     """Return the sample of a stream's chunks, or of one whole message."""
     model = wave.model
     message = said[0] if said else None
@@ -255,19 +249,19 @@ def _ended(wave: Wave, index: int, said: Sequence[Any]) -> Sample:
             "status), so the response may have been cut off"
         )
     if is_cancelled(message):
-        return Sample(index, message, "cancelled")
+        return SampledResponse(index, message, "cancelled")
     if usage := reported_usage(message):
         wave.cutoff.prompt_tokens = usage["input_tokens"] or wave.cutoff.prompt_tokens
     elif model.streams:
         message.response_metadata[RECEIVED_TOKENS] = tokens_written(
             (chunk, chunk.response_metadata) for chunk in said
         )
-    return Sample(index, message)
+    return SampledResponse(index, message)
 
 
 async def _draw_in_parallel(
-    wave: Wave, workers: Workers | AsyncWorkers
-) -> AsyncGenerator[Sample]:
+    wave: Wave, workers: Workers
+) -> AsyncGenerator[SampledResponse]:
     """Give the whole wave to a model that samples in parallel itself."""
     missing = set(wave.indices)
     cutoff = wave.cutoff
@@ -285,11 +279,11 @@ async def _draw_in_parallel(
         # What was cut off before its first token without a fault cost nothing, and is
         # left out.
         if why := error or (cutoff.error if cutoff.stopped else lost):
-            yield Sample(index, None, "failed", why)
+            yield SampledResponse(index, None, "failed", why)
 
 
 async def _outcomes(
-    wave: Wave, workers: Workers | AsyncWorkers
+    wave: Wave, workers: Workers
 ) -> AsyncGenerator[tuple[int, AIMessage | FailedSample]]:
     """Yield what the model hands over; give the wave up when its time is over."""
     model = wave.model
@@ -300,22 +294,23 @@ async def _outcomes(
     )
     try:
         assert model.sampler is not None
-        sample: Any = model.sampler.sample
-        if workers.is_async:
-            sample = model.sampler.asample
         begin = partial(
-            sample,
+            wave.io.method(model.sampler, "sample"),
             wave.messages,
             n=len(wave.indices),
             first=wave.indices[0],
             **model.kwargs,
         )
-        # To begin may take long: a server is asked what it supports, a model is loaded.
-        stream: Any = begin() if workers.is_async else within(None, begin, cutoff)
+        if wave.io.blocks:
+            # To begin may take long: a server is asked what it supports, a model is
+            # loaded. The asynchronous stream does that when it is read.
+            stream = within(None, begin, cutoff)
+            handed_over = each(iter(stream))
+        else:
+            stream = begin()
+            handed_over = each(stream)
         with closing(stream), cutoff.notifying(stream.cancel):
-            async with aclosing(
-                each(stream if workers.is_async else iter(stream))
-            ) as outcomes:
+            async with aclosing(handed_over) as outcomes:
                 async for outcome in outcomes:
                     yield outcome
     finally:
@@ -323,7 +318,9 @@ async def _outcomes(
             timer.cancel()
 
 
-def _handed_over(wave: Wave, index: int, outcome: AIMessage | FailedSample) -> Sample:
+def _handed_over(
+    wave: Wave, index: int, outcome: AIMessage | FailedSample
+) -> SampledResponse:
     cutoff = wave.cutoff
     message: AIMessage | None
     error: Exception | None = None
@@ -339,7 +336,7 @@ def _handed_over(wave: Wave, index: int, outcome: AIMessage | FailedSample) -> S
     else:
         if usage := reported_usage(outcome):
             cutoff.prompt_tokens = usage["input_tokens"] or cutoff.prompt_tokens
-        return Sample(index, checked_calls(outcome))
+        return SampledResponse(index, checked_calls(outcome))
     if message is not None and message.usage_metadata is None:
         prompt = cutoff.prompt_tokens or wave.model.prompt_tokens(wave.messages)
         estimated = estimated_usage(message, prompt_tokens=prompt)
@@ -347,4 +344,4 @@ def _handed_over(wave: Wave, index: int, outcome: AIMessage | FailedSample) -> S
         message = message.model_copy(
             update={"usage_metadata": estimated, "response_metadata": metadata}
         )
-    return Sample(index, message, status, error)
+    return SampledResponse(index, message, status, error)

@@ -1,6 +1,5 @@
 """Time limits of samples and questions, and the limit on samples in flight."""
 
-import asyncio
 import threading
 import time
 from collections import deque
@@ -10,9 +9,9 @@ from weakref import WeakValueDictionary
 
 from langchain_core.runnables import RunnableConfig
 
+from langchain_reasc.concurrency import Concurrency, Workers
 from langchain_reasc.exceptions import ConfigurationError, SampleTimeout
 from langchain_reasc.sampling.cutoff import Cutoff
-from langchain_reasc.threads import AsyncWorkers, Workers
 
 _TOO_SHORT: Final = 0.02  # seconds; timers may fire a little early
 
@@ -104,7 +103,7 @@ class _Slots:
     def __init__(self, limit: int, shared_by: object) -> None:
         self.left = limit
         self.lock = threading.Lock()
-        self.queue: deque[Workers | AsyncWorkers] = deque()  # of those who wait
+        self.queue: deque[Workers] = deque()  # of those who wait
         self._shared_by = (
             shared_by  # kept alive, or others might come to have their ids
         )
@@ -145,7 +144,7 @@ class TakenSlots:
 
 
 async def take_slots(
-    model: object, config: RunnableConfig, most: int, cutoff: Cutoff, *, is_async: bool
+    model: object, config: RunnableConfig, most: int, cutoff: Cutoff, io: Concurrency
 ) -> TakenSlots:
     """Wait for a slot among the samples in flight (``config["max_concurrency"]``), and
     take up to ``most``.
@@ -162,12 +161,12 @@ async def take_slots(
     limit = checked_limit(config)
     if limit is None:
         return TakenSlots(0 if cutoff.given_up else most, None)
-    loop = asyncio.get_running_loop() if is_async else None
+    loop = io.loop
     with _sharing:
         slots = _shared.setdefault(
             (limit, id(model), id(loop)), _Slots(limit, (model, loop))
         )
-    waiting = AsyncWorkers() if is_async else Workers()
+    waiting = io.workers()
     taken = 0
     with slots.lock:
         slots.queue.append(waiting)

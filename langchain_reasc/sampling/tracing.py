@@ -9,23 +9,21 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import aclosing, contextmanager
 from typing import Any, TypeVar
 
-from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.runnables.config import (
-    get_async_callback_manager_for_config,
-    get_callback_manager_for_config,
     patch_config,
     set_config_context,
 )
-from langchain_core.runnables.utils import coro_with_context
 
+from langchain_reasc.concurrency import Concurrency
 from langchain_reasc.langchain_internals import is_provider_id, listeners, traced_call
 from langchain_reasc.models.contract import CANCELLED, FINISH_REASON, sample_id
-from langchain_reasc.sampling.wave import Sample, Wave
-from langchain_reasc.threads import AsyncWorkers, Workers, blocking, result_of
+from langchain_reasc.sampling.response import SampledResponse
+from langchain_reasc.sampling.wave import Wave
+from langchain_reasc.threads import result_of
 
 T = TypeVar("T")
 
@@ -40,32 +38,27 @@ class TracedRun:
     """
 
     def __init__(
-        self, name: str, value: Any, config: RunnableConfig | None, *, is_async: bool
+        self, name: str, value: Any, config: RunnableConfig | None, io: Concurrency
     ) -> None:
         self._name = name
         self._value = value
         self._config = ensure_config(config)
         self._manager: Any = None
-        self._is_async = is_async
+        self._io = io
         self._open = True
 
     async def start(self) -> None:
         """Start the run, if that has not been done."""
         if self._manager is None:
-            manager_for: Any = (
-                get_async_callback_manager_for_config
-                if self._is_async
-                else get_callback_manager_for_config
+            manager = self._io.callback_manager_of(self._config)
+            started = manager.on_chain_start(
+                None,
+                self._value,
+                run_type="chain",
+                name=self._config.get("run_name") or self._name,
+                run_id=self._config.pop("run_id", None),
             )
-            self._manager = await result_of(
-                manager_for(self._config).on_chain_start(
-                    None,
-                    self._value,
-                    run_type="chain",
-                    name=self._config.get("run_name") or self._name,
-                    run_id=self._config.pop("run_id", None),
-                )
-            )
+            self._manager = await result_of(started)
 
     async def step(self, what: Callable[[RunnableConfig], Coroutine[Any, Any, T]]) -> T:
         """Do something below the run; an error ends it."""
@@ -73,9 +66,7 @@ class TracedRun:
         below = patch_config(self._config, callbacks=self._manager.get_child())
         try:
             with set_config_context(below) as context:
-                if self._is_async:
-                    return await coro_with_context(what(below), context)
-                return context.run(blocking, what(below))
+                return await self._io.run_in(context, what(below))
         except BaseException as error:
             await self.fail(error)
             raise
@@ -105,16 +96,15 @@ class _ModelRun:
     none where nobody listens.
     """
 
-    def __init__(self, wave: Wave, index: int, *, is_async: bool) -> None:
+    def __init__(self, wave: Wave, index: int) -> None:
         self._wave = wave
         self._index = index
-        self._is_async = is_async
         self._run: Any = None
 
     async def start(self) -> None:
         """Start the run."""
-        kind = AsyncCallbackManager if self._is_async else CallbackManager
-        if described := _run_arguments(kind, self._wave, self._index):
+        described = _run_arguments(self._wave, self._index)
+        if described is not None:
             manager, arguments = described
             [self._run] = await result_of(manager.on_chat_model_start(**arguments))
 
@@ -151,9 +141,7 @@ def suppress_tracing() -> Iterator[None]:
             variable.reset(token)
 
 
-async def traced(
-    wave: Wave, samples: AsyncGenerator[T], workers: Workers | AsyncWorkers
-) -> AsyncGenerator[T]:
+async def traced(wave: Wave, samples: AsyncGenerator[T]) -> AsyncGenerator[T]:
     """Yield the samples of a wave as they end, each with a run of its own.
 
     Of a model that samples in parallel, it is a run of the chat model. Of a quiet
@@ -163,13 +151,13 @@ async def traced(
     is a run of type "chain" below ``wave.config``, whose output is the sample's
     message.
     """
-    runs, cancelled = _runs(wave, is_async=workers.is_async)
+    runs, cancelled = _runs(wave)
     try:
         for run in runs.values():
             await run.start()
         async with aclosing(samples):
             async for sample in samples:
-                if isinstance(sample, Sample):
+                if isinstance(sample, SampledResponse):
                     run = runs.pop(sample.index)
                     if sample.error:
                         await run.fail(sample.error, sample.message)
@@ -184,20 +172,18 @@ async def traced(
         raise
 
 
-def _runs(wave: Wave, *, is_async: bool) -> tuple[dict[int, Any], Any]:
+def _runs(wave: Wave) -> tuple[dict[int, Any], Any]:
     """Return a run for each sample, and the output of one cut off before its first
     token, which cost nothing.
     """
     cancelled = {FINISH_REASON: CANCELLED}
     if not wave.model.quiet:
-        runs = {
-            index: _ModelRun(wave, index, is_async=is_async) for index in wave.indices
-        }
+        runs = {index: _ModelRun(wave, index) for index in wave.indices}
         return runs, AIMessage("", response_metadata=cancelled)
     inputs = {"messages": wave.messages}
     name = f"{wave.model.model.get_name()} sample"
     steps = {
-        index: TracedRun(name, inputs, _step_config(wave, index), is_async=is_async)
+        index: TracedRun(name, inputs, _step_config(wave, index), wave.io)
         for index in wave.indices
     }
     return steps, cancelled
@@ -212,9 +198,7 @@ def _step_config(wave: Wave, index: int) -> RunnableConfig:
     }
 
 
-def _run_arguments(
-    kind: Any, wave: Wave, index: int
-) -> tuple[Any, dict[str, Any]] | None:
+def _run_arguments(wave: Wave, index: int) -> tuple[Any, dict[str, Any]] | None:
     """Return a callback manager for one sample, and the arguments that start its run;
     None where nobody listens.
     """
@@ -222,6 +206,7 @@ def _run_arguments(
     call = ensure_config(wave.model.call_config(wave.config, index))
     assert isinstance(model, BaseChatModel)
     callbacks = call.get("callbacks"), model.callbacks, model.verbose
+    kind = wave.io.callback_manager
     if not kind.configure(*callbacks).handlers:
         return None
     traced = traced_call(model, wave.messages, wave.model.call_kwargs(index))

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 
+from langchain_reasc.concurrency import THREADS, Concurrency
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.sampling.cutoff import Cutoff
 from langchain_reasc.sampling.limits import TimeLimit
@@ -25,6 +25,7 @@ class Wave:
         cutoff: how they are stopped, or given up.
         ended: called when a sample has ended, in any thread, whether or not somebody
             reads it.
+        io: whether threads draw them, or tasks of an event loop.
     """
 
     model: PreparedModel
@@ -34,24 +35,4 @@ class Wave:
     limit: TimeLimit | None = None
     cutoff: Cutoff = field(default_factory=Cutoff)
     ended: Callable[[], object] = lambda: None
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One drawn sample.
-
-    Attributes:
-        index: its place in launch order, from 0.
-        message: what the model said; partial when cancelled, None when it failed before
-            the first token.
-        status: ``complete``, ``cancelled`` (cut off once the decision had fallen) or
-            ``failed``.
-        error: what a failed sample raised.
-        seconds: from the launch of its wave to its end, where that was timed.
-    """
-
-    index: int
-    message: AIMessage | None
-    status: Literal["complete", "cancelled", "failed"] = "complete"
-    error: Exception | None = None
-    seconds: float | None = None
+    io: Concurrency = THREADS

@@ -19,7 +19,7 @@ from rich.console import Console
 from cli.interrupted import TESTS
 from cli.test_commands import reasc
 from langchain_reasc.cli.live import LiveVotes
-from langchain_reasc.runnable.result import SampledResponse
+from langchain_reasc.sampling import SampledResponse
 
 EASY = "Emma has 27 old and 14 new cups. How many more does Emma need to have 60?"
 ASKED = ("ask", EASY, "--seed", "1", "--calibration", "none")
@@ -100,7 +100,7 @@ def test_it_fits_on_any_terminal(columns: int, text: str) -> None:
         live.on_llm_new_token(piece, run_id=1)
         live.on_llm_new_token("of another response", run_id=2)
     for answer in (text, "9", None, "9", text, text):
-        live.add(SampledResponse(0, AIMessage(text), "complete", True, answer, None, 1.0, 1), printed=False)
+        live.add(SampledResponse(0, AIMessage(text), used=True, answer=answer, weight=1.0), printed=False)
     console.print(live)
     *said, line = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     plain = [re.sub(r"\x1b\[[\d;]*m", "", one) for one in said]

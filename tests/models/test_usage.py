@@ -11,7 +11,7 @@ from langchain_reasc.models import is_estimated, output_tokens, prepare_model
 from langchain_reasc.models.chunks import salvaged
 from langchain_reasc.models.usage import Usage
 from langchain_reasc.runnable.account import failure_notices
-from langchain_reasc.sampling import Sample
+from langchain_reasc.sampling import SampledResponse
 from models.logprobs.payloads import SHAPES, TEXT
 
 WORDS = "word " * 500  # 2,500 characters
@@ -135,7 +135,11 @@ def test_a_bill_with_nonsense_in_it_is_estimated() -> None:
 def test_requests_made_again_are_told_with_what_was_lost() -> None:
     attempts = [{"server": "a", "error": "cut", "received_tokens": 7}, {"server": "b", "error": "cut"}]
     moved = AIMessage("it is 1", response_metadata={"failed_attempts": attempts})
-    samples = [Sample(0, moved), Sample(1, None, "failed", RuntimeError("gone")), Sample(2, AIMessage("it is 1"))]
+    samples = [
+        SampledResponse(0, moved),
+        SampledResponse(1, None, "failed", RuntimeError("gone")),
+        SampledResponse(2, AIMessage("it is 1")),
+    ]
     failed, repeated = failure_notices(samples)
     assert "1 of 3 samples" in failed and "2 requests" in repeated and "7 tokens" in repeated
     assert failure_notices(samples[2:]) == []

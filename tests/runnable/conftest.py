@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import replace
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -14,7 +15,8 @@ from sampling.tracers import Runs
 
 from langchain_reasc import acalibrate, calibrate
 from langchain_reasc.calibration import Observation, learner
-from langchain_reasc.sampling import samples
+from langchain_reasc.concurrency import EVENT_LOOP, THREADS, Concurrency
+from langchain_reasc.sampling import Wave, samples
 from langchain_reasc.threads import blocking
 
 from .fakes import TIMEOUT, calibration
@@ -31,6 +33,7 @@ class Runner:
     """Calls methods of what it is given: ``runner.invoke(reasc, "q")`` is ``reasc.invoke("q")``; streams are read."""
 
     is_async = False
+    io: Concurrency = THREADS
     invoke, solve, batch, batch_as_completed, stream, record_outcome = map(
         _method, ("invoke", "solve", "batch", "batch_as_completed", "stream", "record_outcome")
     )
@@ -52,10 +55,10 @@ class Runner:
     def calibrate(self, *args: Any, **kwargs: Any) -> Any:
         return self.call(acalibrate if self.is_async else calibrate, *args, **kwargs)
 
-    def wave(self, *args: Any, then: Any = lambda sample: None) -> Any:
+    def wave(self, wave: Wave, then: Any = lambda sample: None) -> Any:
         async def all_drawn() -> list[Any]:
             found = []
-            async for sample in samples(*args, is_async=self.is_async):
+            async for sample in samples(replace(wave, io=self.io)):
                 found.append(sample)
                 then(sample)
             return found
@@ -70,6 +73,7 @@ class AsyncRunner(Runner):
     """Calls their asynchronous twins, each in an event loop in which no task may be left."""
 
     is_async = True
+    io = EVENT_LOOP
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         async def called() -> Any:

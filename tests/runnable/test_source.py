@@ -10,7 +10,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models import prepare_model, to_messages
-from langchain_reasc.sampling import Sample, Wave
+from langchain_reasc.sampling import SampledResponse, Wave
 
 from .fakes import Scripted, saying
 
@@ -23,7 +23,9 @@ WRAPPINGS = {
 }
 
 
-def drawn(runner: Any, model: Runnable[Any, Any], n: int = 3, config: RunnableConfig | None = None) -> list[Sample]:
+def drawn(
+    runner: Any, model: Runnable[Any, Any], n: int = 3, config: RunnableConfig | None = None
+) -> list[SampledResponse]:
     source = prepare_model(model, logprobs=True)
     return sorted(runner.wave(Wave(source, to_messages("q"), range(n), config or {})), key=lambda s: s.index)
 

@@ -104,7 +104,7 @@ def test_a_sample_that_failed_costs_only_itself_and_what_it_had_said_is_paid(run
 def test_a_wave_abandoned_in_the_middle_closes_its_stream_and_runs(runs: Any) -> None:
     model = parallel()
     wave = Wave(prepare_model(model), to_messages("q"), range(4), {"callbacks": [runs]})
-    drawing = blocking_items(samples(wave, is_async=False))
+    drawing = blocking_items(samples(wave))
     next(drawing)
     drawing.close()
     assert model.streams[0][2].closed

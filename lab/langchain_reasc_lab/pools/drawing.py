@@ -38,7 +38,7 @@ from langchain_reasc.models.contract import (
 from langchain_reasc.models.logprobs import SignalReading, read_signals, token_lengths
 from langchain_reasc.models.prepared import prepare_model
 from langchain_reasc.models.usage import is_estimated, output_tokens, reported_usage
-from langchain_reasc.sampling import Sample, draw_samples
+from langchain_reasc.sampling import SampledResponse, draw_samples
 from langchain_reasc.threads import DaemonExecutor
 from langchain_reasc_lab.pools.store import Message, PoolResponse
 
@@ -273,7 +273,7 @@ def is_overflow(error: BaseException) -> bool:
 
 
 def _read(
-    sample: Sample, message: AIMessage, extract: Extractor, question: str
+    sample: SampledResponse, message: AIMessage, extract: Extractor, question: str
 ) -> DrawnResponse:
     vote, usage = vote_of(message, extract, question=question), reported_usage(message)
     reason, kept = stored_message(message)
@@ -298,7 +298,7 @@ def _read(
 
 
 def _overflow_of(
-    question: LabelledQuestion, drawn: Sequence[Sample]
+    question: LabelledQuestion, drawn: Sequence[SampledResponse]
 ) -> ContextOverflowError:
     """Return the error of a question that does not fit the model's context.
 
@@ -316,7 +316,9 @@ def _overflow_of(
     )
 
 
-def _failures(drawn: Sequence[Sample], failed: Sequence[Sample]) -> tuple[int, int]:
+def _failures(
+    drawn: Sequence[SampledResponse], failed: Sequence[SampledResponse]
+) -> tuple[int, int]:
     """Count failed samples and the failed requests behind complete ones, and the tokens
     that had come of both.
     """
@@ -338,7 +340,7 @@ def _failures(drawn: Sequence[Sample], failed: Sequence[Sample]) -> tuple[int, i
     )
 
 
-def _is_whole(sample: Sample) -> bool:
+def _is_whole(sample: SampledResponse) -> bool:
     return sample.status == "complete" and sample.message is not None
 
 
