@@ -112,7 +112,7 @@ def _refused_in_the_fast_tier(start: Callable[..., Any]) -> Callable[..., Any]:
 
 def _lists_fonts(args: Sequence[Any]) -> bool:
     """Whether matplotlib asks which fonts there are, which it does once on a new machine."""
-    return isinstance(args[-1], list) and args[-1][0] == "fc-list"
+    return bool(args) and isinstance(args[-1], list) and args[-1][:1] == ["fc-list"]
 
 
 def in_this_process(patch: pytest.MonkeyPatch) -> None:
