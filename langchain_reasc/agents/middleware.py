@@ -161,8 +161,9 @@ class ReASCMiddleware(AgentMiddleware[SpendingState, Any, Any]):
             tokens=max_run_tokens, samples=max_run_samples, seconds=max_run_seconds
         )
         if self._budget.limits:
-            # LangChain looks at the class for hooks, and each hook costs a node of the
-            # graph. A subclass may choose the budget in its own __init__, so that the
+            # LangChain looks at the class for hooks, and a hook is a node of the graph,
+            # whose update is None for those who stream updates. So only a budget has
+            # it. A subclass may choose the budget in its own __init__, so that the
             # class cannot be chosen before (in __new__).
             kind: Any = type(self)
             self.__class__ = type(kind)(kind.__name__, (kind, ResetsBudget), {})
