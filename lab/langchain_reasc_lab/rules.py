@@ -6,7 +6,6 @@ such a combination is what its rule says of the first 16 responses.
 """
 
 import math
-import sys
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -42,10 +41,6 @@ class WeighedTogether(StoppingRule):
 
     def __post_init__(self) -> None:
         check_on_missing(self.on_missing_confidence)
-
-    @property
-    def earliest(self) -> int:
-        return sys.maxsize
 
     @property
     def reads_scores(self) -> bool:

@@ -91,8 +91,8 @@ class Agreement(StoppingRule):
         check_budget(self.budget)
 
     @property
-    def may_accept_first(self) -> bool:
-        return self.vote is not None and self.vote.may_accept_first
+    def first_wave(self) -> int | None:
+        return None if self.vote is None else self.vote.first_wave
 
     @property
     def reads_scores(self) -> bool:

@@ -107,8 +107,8 @@ class BayesianVote(StoppingRule):
             )
 
     @property
-    def may_accept_first(self) -> bool:
-        return True
+    def first_wave(self) -> int:
+        return 1
 
     @property
     def reads_scores(self) -> bool:

@@ -69,7 +69,7 @@ class FiniteHorizon(StoppingRule):
         check_budget(self.budget)
 
     @cached_property
-    def earliest(self) -> int:
+    def first_wave(self) -> int:
         return next(
             (
                 n
@@ -78,10 +78,6 @@ class FiniteHorizon(StoppingRule):
             ),
             self.budget,
         )
-
-    @property
-    def may_accept_first(self) -> bool:
-        return self.budget > 1 and self.earliest == 1
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
         votes = self.tally(responses)
@@ -118,12 +114,8 @@ class CannotCatchUp(StoppingRule):
         check_budget(self.budget)
 
     @property
-    def earliest(self) -> int:
+    def first_wave(self) -> int:
         return (self.budget + 1) // 2
-
-    @property
-    def may_accept_first(self) -> bool:
-        return self.budget == 2
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
         votes = self.tally(responses)

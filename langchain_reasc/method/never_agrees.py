@@ -151,10 +151,6 @@ class Unanswered(Around):
     name: ClassVar[str] = "unanswered"
     rule: StoppingRule
 
-    @property
-    def earliest(self) -> int:
-        return min(self.rule.earliest, _REFUSED_ALIKE)
-
     def __call__(self, responses: Sequence[Response]) -> Decision:
         decision = self.rule(
             [

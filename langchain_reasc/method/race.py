@@ -28,7 +28,6 @@ class Race(StoppingRule):
     """
 
     name: ClassVar[str] = "race"
-    wave: ClassVar[int] = 2  # the second response may already be the dissent
     votes: int = 3
     known: str | None = None
 
@@ -37,8 +36,9 @@ class Race(StoppingRule):
             raise ConfigurationError(f"a race needs at least 1 vote, got {self.votes}")
 
     @property
-    def may_accept_first(self) -> bool:
-        return self.votes == 1 or self.known is not None
+    def first_wave(self) -> int:
+        # The second response may already be the dissent.
+        return 1 if self.votes == 1 or self.known is not None else 2
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
         tally = self.tally(responses)
@@ -77,8 +77,8 @@ class FirstConfident(StoppingRule):
     threshold: float
 
     @property
-    def may_accept_first(self) -> bool:
-        return True
+    def first_wave(self) -> int:
+        return 1
 
     @property
     def reads_scores(self) -> bool:

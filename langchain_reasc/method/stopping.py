@@ -78,23 +78,16 @@ class StoppingRule(ABC):
     Attributes:
         name: the method's name in results and calibration files. A composed rule has
             the name of its left rule.
-        earliest: the fewest responses after which it may stop.
-        may_accept_first: whether it may stop after one response. The first response is
-            then launched alone.
+        first_wave: the most responses to launch before any has come; None for any
+            number. A rule that may accept the first response has 1.
         reads_scores: whether it reads scores, and not only answers.
-        wave: the most responses to launch at once; None for any number.
     """
 
     name: ClassVar[str]
-    wave: ClassVar[int | None] = None
 
     @property
-    def earliest(self) -> int:
-        return 1
-
-    @property
-    def may_accept_first(self) -> bool:
-        return False
+    def first_wave(self) -> int | None:
+        return None
 
     @property
     def reads_scores(self) -> bool:
@@ -168,8 +161,8 @@ def decide(
     has_kind = [response.kind is not None for response in responses]
     # The responses before the first one that has a kind.
     flat = has_kind.index(True) if any(has_kind) else len(responses)
-    earliest = min(max(rule.earliest, undecided + 1), len(responses))
-    for samples in range(earliest, len(responses) + 1):
+    shortest = min(undecided + 1, len(responses))
+    for samples in range(shortest, len(responses) + 1):
         first_responses = joined(responses[:samples])
         if samples <= flat:
             decision = rule(first_responses)
@@ -257,7 +250,7 @@ class Cap(StoppingRule):
         check_budget(self.samples)
 
     @property
-    def earliest(self) -> int:
+    def first_wave(self) -> int:
         return self.samples
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
@@ -281,7 +274,7 @@ class ASC(StoppingRule):
         check_probability("confidence", self.confidence)
 
     @cached_property
-    def earliest(self) -> int:
+    def first_wave(self) -> int:
         # Eq. 5 without other votes.
         return next(n for n in count(1) if 1 - 0.5 ** (n + 1) >= self.confidence)
 
@@ -311,7 +304,7 @@ class ESC(StoppingRule):
             )
 
     @property
-    def earliest(self) -> int:
+    def first_wave(self) -> int:
         return self.window
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
@@ -353,12 +346,8 @@ class Lead(StoppingRule):
             )
 
     @property
-    def earliest(self) -> int:
+    def first_wave(self) -> int:
         return self.k
-
-    @property
-    def may_accept_first(self) -> bool:
-        return self.k == 1
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
         votes = self.tally(responses)
@@ -400,8 +389,8 @@ class ReASC(StoppingRule):
             raise ConfigurationError(f"σ must be above zero, got {self.statistics.std}")
 
     @property
-    def may_accept_first(self) -> bool:
-        return self.gate is not None
+    def first_wave(self) -> int | None:
+        return None if self.gate is None else 1
 
     @property
     def reads_scores(self) -> bool:
@@ -450,8 +439,8 @@ class FirstAccepted(StoppingRule):
     gate: float
 
     @property
-    def may_accept_first(self) -> bool:
-        return True
+    def first_wave(self) -> int:
+        return 1
 
     @property
     def reads_scores(self) -> bool:
@@ -482,12 +471,8 @@ class Around(StoppingRule):
     rule: StoppingRule
 
     @property
-    def earliest(self) -> int:
-        return self.rule.earliest
-
-    @property
-    def may_accept_first(self) -> bool:
-        return self.rule.may_accept_first
+    def first_wave(self) -> int | None:
+        return self.rule.first_wave
 
     @property
     def reads_scores(self) -> bool:
@@ -545,7 +530,7 @@ class _Either(StoppingRule):
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
         decision = self.left(responses)
-        if decision.stop or len(responses) < self.right.earliest:
+        if decision.stop:
             return decision
         right = self.right(responses)
         if right.stop:
@@ -557,12 +542,9 @@ class _Either(StoppingRule):
         return self.left.name
 
     @property
-    def earliest(self) -> int:
-        return min(self.left.earliest, self.right.earliest)
-
-    @property
-    def may_accept_first(self) -> bool:
-        return self.left.may_accept_first or self.right.may_accept_first
+    def first_wave(self) -> int | None:
+        waves = (self.left.first_wave, self.right.first_wave)
+        return min((wave for wave in waves if wave is not None), default=None)
 
     @property
     def reads_scores(self) -> bool:
@@ -574,10 +556,6 @@ class _Either(StoppingRule):
 
 @dataclass(frozen=True)
 class _Both(_Either):
-    @property
-    def earliest(self) -> int:
-        return max(self.left.earliest, self.right.earliest)
-
     def __call__(self, responses: Sequence[Response]) -> Decision:
         decision = self.left(responses)
         if decision.stop and not self.right(responses).stop:

@@ -184,13 +184,9 @@ class Question:
             return 1 if self._audit.is_due else 0
         if launched and not self._responses:
             self._check_failures()
-        if launched == 0 and self.plan.rule.may_accept_first:
-            return 1
         if self.undecided_vote is not None:
             return 1
         wave = min(self.voter.options.concurrency, self._max_samples - launched)
-        if self.plan.rule.wave is not None:
-            wave = min(wave, self.plan.rule.wave)
         return self._useful(wave)
 
     def launch(self, count: int) -> range:
@@ -464,9 +460,11 @@ class Question:
     def _useful(self, wave: int) -> int:
         """Return how many of so many samples may be needed to decide."""
         rule = self.plan.rule
+        if not self._samples and rule.first_wave is not None:
+            wave = min(wave, rule.first_wave)
         if wave == 1 or not self.voter.prepared.is_set():
             # To look ahead may take long before that.
-            return min(wave, rule.earliest) if rule.earliest > 1 else wave
+            return wave
         responses = self._joined
         if any(response.answer is not None for response in responses):
             return fewest_further(self._rule, responses, wave)

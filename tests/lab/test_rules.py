@@ -44,7 +44,7 @@ class TestWeighedTogether:
         decision = decide(rule | Cap(4), given)
         assert (decision.stop, decision.answer, decision.reason, decision.samples) == (True, "a", "budget", 4)
         assert decision.posterior == pytest.approx(1.0)
-        assert rule.reads_scores and not rule.may_accept_first
+        assert rule.reads_scores and rule.first_wave is None
 
     def test_few_responses(self, rule: StoppingRule) -> None:
         for answers, expected in (("", None), ("--", None), ("a", "a"), ("-a", "a"), ("ab", "a")):

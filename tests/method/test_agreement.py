@@ -74,8 +74,8 @@ def test_a_first_response_decides_where_answers_always_agree_but_not_when_cut_of
 
 
 def test_only_a_vote_reads_scores_and_may_take_the_first_alone() -> None:
-    assert (COUNTED.reads_scores, COUNTED.may_accept_first) == (False, False)
-    assert (WEIGHED.reads_scores, WEIGHED.may_accept_first) == (True, True)
+    assert (COUNTED.reads_scores, COUNTED.first_wave) == (False, None)
+    assert (WEIGHED.reads_scores, WEIGHED.first_wave) == (True, 1)
     assert COUNTED.weights(responses("ab")) == [1.0, 1.0]
     assert WEIGHED.weights(responses("ab-", [3.0, -9.0, 1.0])) == [3.0, 0.5, 0.0]
 

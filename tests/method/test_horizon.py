@@ -95,7 +95,7 @@ def test_the_posterior_is_that_of_eq_5(rule: StoppingRule) -> None:
 @pytest.mark.parametrize("budget", [1, 2, 3, 16])
 def test_whether_one_response_may_be_enough(budget: int) -> None:
     for rule in (FiniteHorizon(0.8, budget), CannotCatchUp(budget)):
-        assert rule.may_accept_first == rule([Response("a")]).stop
+        assert (rule.first_wave == 1) == (rule([Response("a")]).stop or budget == 1)
         assert not rule.reads_scores
 
 

@@ -49,7 +49,7 @@ def test_votes_of_two_kinds_are_contested() -> None:
 @pytest.mark.parametrize(("given", "further"), [("", 2), ("a", 2), ("aa", 1)])
 def test_no_more_responses_are_launched_than_a_race_may_need(given: str, further: int) -> None:
     rule = Race(3)
-    assert fewest_further(rule, responses(given), rule.wave) == further
+    assert fewest_further(rule, responses(given), rule.first_wave) == further
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_confident_first_response_stands_alone(first: Response, reason: str) -
     rule = FirstConfident(0.5)
     decision = decide(rule, [first, Response("b", 0.9)])
     assert (decision.reason, decision.samples) == (reason, 1)
-    assert rule.may_accept_first and rule.reads_scores and not decide(rule, []).stop
+    assert rule.first_wave == 1 and rule.reads_scores and not decide(rule, []).stop
 
 
 def test_a_race_needs_a_vote() -> None:

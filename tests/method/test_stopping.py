@@ -108,7 +108,7 @@ def test_the_gate_accepts_a_first_response(
 
 def test_a_cut_off_response_is_never_accepted_alone() -> None:
     for rule, score in ((ReASC(UNIT, gate=1.0), 1.5), (BayesianVote(EVEN), 9.0)):
-        assert rule.may_accept_first and rule.reads_scores
+        assert rule.first_wave == 1 and rule.reads_scores
         assert rule([Response("a", score)]).stop
         assert not rule([Response("a", score, cut_off=True)]).stop
         assert rule([Response("a", score, cut_off=True), Response("a", score)]).stop
@@ -152,10 +152,9 @@ def test_a_missing_score_is_an_error_where_sampling_gets_there_or_counts_as_a_vo
 def test_the_earliest_stop_is_that_of_answers_that_are_all_alike(confidence: float) -> None:
     for rule in (ASC(confidence), FiniteHorizon(confidence), FiniteHorizon(confidence, budget=5)):
         decision = decide(rule, responses("a" * 16))
-        assert decision.samples == rule.earliest if decision.stop else rule.earliest == 5
+        assert decision.samples == rule.first_wave if decision.stop else rule.first_wave == 5
     for k in (1, 2, 3):
-        assert decide(Lead(k), responses("a" * 16)).samples == Lead(k).earliest == k
-        assert Lead(k).may_accept_first == (k == 1)
+        assert decide(Lead(k), responses("a" * 16)).samples == Lead(k).first_wave == k
 
 
 def test_a_score_is_a_finite_number() -> None:
@@ -242,5 +241,5 @@ def test_the_heaviest_response_with_an_answer_tells_how_many_more_could_decide()
 @pytest.mark.parametrize("confidence", [0.501, 0.75, 0.85, 0.9375, 0.95, 0.96875, 0.99, 0.998046875, 0.9999])
 def test_asc_stops_at_the_earliest_where_all_agree(confidence: float) -> None:
     rule = ASC(confidence)
-    assert decide(rule, responses("a" * 20)).samples == rule.earliest
-    assert not rule(responses("a" * (rule.earliest - 1))).stop
+    assert decide(rule, responses("a" * 20)).samples == rule.first_wave
+    assert not rule(responses("a" * (rule.first_wave - 1))).stop

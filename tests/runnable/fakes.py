@@ -263,6 +263,8 @@ def failing(script: Script, when: Callable[[str, int], bool], error: Exception |
 class Unforeseen(ASC):
     """ASC that no made-up answer stops: what decides is not foreseen, so that more samples are launched than needed."""
 
+    first_wave = None
+
     def __call__(self, responses: Sequence[Response]) -> Decision:
         decision = super().__call__(responses)
         return decision if decision.answer else replace(decision, stop=False)

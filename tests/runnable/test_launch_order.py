@@ -50,6 +50,8 @@ def test_concurrency_bounds_the_calls_in_flight_and_changes_no_decision(runner: 
 class Whole(ASC):
     """A rule that reads answers, and would fail on one that is no number."""
 
+    first_wave = None
+
     def __call__(self, responses: Sequence[Response]) -> Decision:
         assert all(int(one.answer) for one in responses if one.answer is not None)
         return super().__call__(responses)

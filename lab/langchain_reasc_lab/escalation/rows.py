@@ -69,7 +69,7 @@ class Majority(StoppingRule):
     votes: int
 
     @property
-    def earliest(self) -> int:
+    def first_wave(self) -> int:
         return self.samples
 
     def __call__(self, responses: Sequence[Response]) -> Decision:

@@ -104,7 +104,7 @@ def _batched(study: Study) -> Block:
                     samples,
                     concurrency=at_once,
                     lengths=lengths,
-                    alone=method.rule.may_accept_first and live,
+                    alone=method.rule.first_wave == 1 and live,
                     cut_off=live,
                 )
                 clocks.setdefault((name, at_once, live), []).append(clock)
