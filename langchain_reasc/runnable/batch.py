@@ -15,15 +15,16 @@ from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.runnable.cascade import Cascade, Solver, voter_of
 from langchain_reasc.runnable.escalating import start
 from langchain_reasc.runnable.first_responses import plan_by_firsts
+from langchain_reasc.runnable.outcome import concluded
 from langchain_reasc.runnable.plan import Plan
 from langchain_reasc.runnable.progress import Progress, show_progress
-from langchain_reasc.runnable.question import Question, concluded
+from langchain_reasc.runnable.question import Question
 from langchain_reasc.runnable.request import Request
 from langchain_reasc.runnable.solve import (
     begin,
     draw,
     draw_first,
-    outcome_of,
+    finish,
 )
 from langchain_reasc.runnable.total_budget import TotalBudget
 from langchain_reasc.sampling import Cutoff, SampledResponse, TracedRun, checked_limit
@@ -292,5 +293,5 @@ async def _draw_next(item: _Input, request: Request) -> bool:
 
 async def _finish_question(item: _Input, request: Request) -> AIMessage:
     assert item.question is not None
-    result = await outcome_of(item.question)
+    result = await finish(item.question)
     return concluded(result, item.question.voter.options).message

@@ -1,10 +1,11 @@
-"""What is done with the error of one of two models: raise, log, or tell beside the
-other's error.
+"""What is done with errors of samples, and of one of two models: raise, log, or tell
+beside the other's error.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
-from langchain_core.exceptions import ModelError
+from langchain_core.exceptions import ContextOverflowError, ModelError
 from pydantic import ValidationError
 
 from langchain_reasc.complaints import warn_once
@@ -15,11 +16,15 @@ from langchain_reasc.exceptions import (
     MissingExtraError,
     ModelClosedError,
     ModelFileError,
+    ReASCError,
     SamplingError,
     UnsupportedProcessorError,
+    explains_itself,
     reason_of,
+    root_of,
 )
 from langchain_reasc.runnable.history import Role
+from langchain_reasc.sampling import SampledResponse
 
 _WRONG_CALL: Final = (
     ConfigurationError,
@@ -100,3 +105,30 @@ def both_failed(small: Exception, large: Exception) -> Exception:
 
 def _is_retryable(error: Exception) -> bool:
     return isinstance(error, ModelError) and error.is_retryable
+
+
+def error_without_response(samples: Sequence[SampledResponse]) -> Exception:
+    """Build the error for a question with no responses."""
+    errors = [sample.error for sample in samples if sample.error is not None]
+    if not errors:
+        return SamplingError(
+            f"all {len(samples)} samples were given up before they had ended"
+        )
+    first = errors[0]
+    if isinstance(first, ReASCError) and type(first) is not SamplingError:
+        # The error says it of one sample. The way through its thread says nothing more.
+        return first.with_traceback(None)
+    if all(isinstance(error, ContextOverflowError) for error in errors):
+        # LangChain's summarizing waits for it.
+        return first
+    because = ""
+    root = root_of(first)
+    if root is not first:
+        because = f" ({type(root).__name__}: {root})"
+    failure = SamplingError(
+        f"all {len(samples)} samples failed; the first: {first!r}{because}", errors
+    )
+    # a fault in somebody's code, which a traceback shows
+    if not explains_itself(first):
+        failure.__cause__ = first
+    return failure

@@ -19,8 +19,9 @@ from langchain_reasc.answers import says_nothing
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.runnable.options import Options
+from langchain_reasc.runnable.outcome import concluded, outcome_of
 from langchain_reasc.runnable.plan import Plan
-from langchain_reasc.runnable.question import DeservesVote, Question, concluded
+from langchain_reasc.runnable.question import DeservesVote, Question
 from langchain_reasc.runnable.request import Request
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.sampling import Cutoff, SampledResponse, Wave, samples, take_slots
@@ -143,14 +144,14 @@ async def solve(question: Question) -> ReASCResult:
         async with aclosing(draw(question, count)) as chunks:
             async for _ in chunks:
                 pass
-    return await outcome_of(question)
+    return await finish(question)
 
 
-async def outcome_of(question: Question) -> ReASCResult:
+async def finish(question: Question) -> ReASCResult:
     """Return the outcome of the samples that there are, and learn from it."""
     if question.voter.mixture is not None:  # which may be fitted anew
-        return await question.request.run(question.outcome)
-    return question.outcome()
+        return await question.request.run(partial(outcome_of, question))
+    return outcome_of(question)
 
 
 async def draw(
