@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from langchain_reasc.method.stopping import Decision
-from langchain_reasc.runnable.account import named_votes
+from langchain_reasc.runnable.message_metadata import named_votes
 from langchain_reasc.runnable.question import ResponseListener
 from langchain_reasc.sampling import SampledResponse
 

@@ -25,7 +25,7 @@ from langchain_core.utils.uuid import uuid7
 
 from langchain_reasc.langchain_internals import is_provider_id
 from langchain_reasc.models.chunks import chunks_of, without
-from langchain_reasc.runnable.account import kept_metadata
+from langchain_reasc.runnable.message_metadata import kept_metadata
 
 Manager = TypeVar("Manager", CallbackManager, AsyncCallbackManager)
 RunManager = CallbackManagerForLLMRun | AsyncCallbackManagerForLLMRun | None

@@ -13,10 +13,10 @@ from langchain_core.runnables.config import get_config_list
 from langchain_reasc.concurrency import Concurrency, RunEach
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.runnable.cascade import Cascade, Solver, voter_of
+from langchain_reasc.runnable.decision_plan import DecisionPlan
 from langchain_reasc.runnable.escalating import start
 from langchain_reasc.runnable.first_responses import plan_by_firsts
 from langchain_reasc.runnable.outcome import concluded
-from langchain_reasc.runnable.plan import Plan
 from langchain_reasc.runnable.progress import Progress, show_progress
 from langchain_reasc.runnable.question import Question
 from langchain_reasc.runnable.request import Request
@@ -177,7 +177,7 @@ class Batch:
     async def _one_by_one(
         self, io: Concurrency, each: RunEach[_Input, _Input]
     ) -> AsyncGenerator[_Input]:
-        plan: Plan | None = None
+        plan: DecisionPlan | None = None
         if self._voter.mixture is not None:
             plan = await self._plan_by_firsts(io, each)
         step = partial(self._step, partial(self._answer, plan), is_last=True)
@@ -187,7 +187,7 @@ class Batch:
 
     async def _plan_by_firsts(
         self, io: Concurrency, each: RunEach[_Input, _Input]
-    ) -> Plan | None:
+    ) -> DecisionPlan | None:
         """Draw the first sample of each input, and calibrate on these."""
         step = partial(self._step, _draw_first)
         async with aclosing(each(step, self._inputs)) as samples:
@@ -196,7 +196,7 @@ class Batch:
         firsts = [item.first for item in self._inputs if item.first is not None]
         if not firsts:
             return None
-        plan: Plan = await io.run(partial(plan_by_firsts, firsts, self._voter))
+        plan: DecisionPlan = await io.run(partial(plan_by_firsts, firsts, self._voter))
         return plan
 
     async def _in_rounds(
@@ -232,7 +232,7 @@ class Batch:
         return item
 
     async def _answer(
-        self, plan: Plan | None, item: _Input, request: Request
+        self, plan: DecisionPlan | None, item: _Input, request: Request
     ) -> AIMessage:
         options: dict[str, Any] = {}
         if item.first is not None:

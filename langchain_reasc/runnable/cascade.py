@@ -23,9 +23,9 @@ from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import Cap, StoppingRule
 from langchain_reasc.models.fingerprint import check_fingerprint
 from langchain_reasc.models.settings import without_cache_marks
+from langchain_reasc.runnable.decision_plan import DecisionPlan
 from langchain_reasc.runnable.history import Role
 from langchain_reasc.runnable.options import Escalation, Online, Options, Prices
-from langchain_reasc.runnable.plan import Plan
 from langchain_reasc.runnable.request import Request
 from langchain_reasc.runnable.voter import Voter
 from langchain_reasc.threads import in_event_loop
@@ -172,7 +172,7 @@ class Cascade:
         large = replace(self.large, voter=self.large.voter.held_to(schema))
         return replace(self, small=self.small.held_to(schema), large=large)
 
-    def plan_by(self, rule: StoppingRule) -> Plan:
+    def plan_by(self, rule: StoppingRule) -> DecisionPlan:
         """Return the plan by which the small model is asked, by a rule that was learned
         or is tested.
         """

@@ -24,14 +24,14 @@ from langchain_reasc.calibration import (
 from langchain_reasc.exceptions import is_control_flow
 from langchain_reasc.method.decision import Reason
 from langchain_reasc.models.usage import Usage
-from langchain_reasc.runnable.account import (
+from langchain_reasc.runnable.cascade import Cascade, Solver
+from langchain_reasc.runnable.failures import both_failed, is_wrong_call, log_failure
+from langchain_reasc.runnable.history import Role
+from langchain_reasc.runnable.message_metadata import (
     FailedModel,
     ModelAccount,
     named_votes,
 )
-from langchain_reasc.runnable.cascade import Cascade, Solver
-from langchain_reasc.runnable.failures import both_failed, is_wrong_call, log_failure
-from langchain_reasc.runnable.history import Role
 from langchain_reasc.runnable.options import Options
 from langchain_reasc.runnable.question import CallBudget, DeservesVote, Question
 from langchain_reasc.runnable.request import Request

@@ -20,7 +20,7 @@ from langchain_reasc.exceptions import (
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.logprobs import Provenance, SignalReading, read_signals
-from langchain_reasc.runnable.plan import Plan
+from langchain_reasc.runnable.decision_plan import DecisionPlan
 from langchain_reasc.runnable.voter import Voter
 from langchain_reasc.sampling import SampledResponse
 
@@ -39,7 +39,7 @@ class _FirstScore(NamedTuple):
     provenance: Provenance
 
 
-def plan_by_firsts(firsts: Sequence[SampledResponse], voter: Voter) -> Plan:
+def plan_by_firsts(firsts: Sequence[SampledResponse], voter: Voter) -> DecisionPlan:
     """Calibrate on the first samples of a batch (Algorithm 2), and plan by that; count
     votes where it is impossible.
     """

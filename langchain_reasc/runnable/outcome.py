@@ -16,10 +16,14 @@ from langchain_reasc.exceptions import Undecided
 from langchain_reasc.method.decision import BLANK, share_of_answer
 from langchain_reasc.method.stopping import Decision, Response
 from langchain_reasc.models.usage import output_tokens
-from langchain_reasc.runnable.account import Account, failure_notices, kept_metadata
+from langchain_reasc.runnable.decision_plan import Promises
 from langchain_reasc.runnable.failures import error_without_response
+from langchain_reasc.runnable.message_metadata import (
+    Account,
+    failure_notices,
+    kept_metadata,
+)
 from langchain_reasc.runnable.options import Options
-from langchain_reasc.runnable.plan import Promises
 from langchain_reasc.runnable.question import Question
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.sampling import SampledResponse
@@ -48,7 +52,7 @@ def outcome_of(question: Question) -> ReASCResult:
     if question.on_finished is not None and decision.reason != "alone":
         question.on_finished(_answered_question(question, decision, id, promises))
     # Before an object that was put together is refused below.
-    hopeless = question.ballot.hopeless_notice(decision)
+    hopeless = question.vote_reader.hopeless_notice(decision)
     notices = _notices(question, hopeless)
     sampled = question.sampled_responses
     winner, decision = _winner(question, sampled, decision)
@@ -62,7 +66,7 @@ def outcome_of(question: Question) -> ReASCResult:
         method=question.plan.rule.name,
         launched=len(sampled),
         failed=sum(response.status == "failed" for response in sampled),
-        without_confidence=len(question.ballot.missing),
+        without_confidence=len(question.vote_reader.missing),
         output_of_winner=output_tokens(winner),
         id=id,
         kind="" if id is None else question.request.kind,
@@ -119,7 +123,7 @@ def _observe_first(question: Question) -> None:
         return
     for sample in question.sampled_responses[:1]:
         if sample.score is not None:
-            mixture.observe(sample.score, **question.ballot.provenance)
+            mixture.observe(sample.score, **question.vote_reader.provenance)
 
 
 def _answered_question(
@@ -129,7 +133,7 @@ def _answered_question(
     answers = [response.answer for response in question.responses]
     return AnsweredQuestion.from_decision(
         [*answers, *question.audit.answers],
-        question.ballot.readings,
+        question.vote_reader.readings,
         decision,
         id,
         promises.probabilities.get("p_correct"),
@@ -147,9 +151,9 @@ def _notices(question: Question, hopeless: str | None) -> list[str]:
     notices = list(dict.fromkeys(of_model))
     if hopeless is not None:
         notices.append(hopeless)
-    ballot = question.ballot
-    notices += question.audit.notices or ballot.notices(question.responses)
-    notices += ballot.confidence_notices(len(question.responses))
+    vote_reader = question.vote_reader
+    notices += question.audit.notices or vote_reader.notices(question.responses)
+    notices += vote_reader.confidence_notices(len(question.responses))
     notices += failure_notices(question.samples)
     return notices
 
@@ -184,7 +188,7 @@ def _winner(
     assert winner is not None
     if answer == decision.answer or decision.answer is None:
         return winner, decision
-    together = question.ballot.write_answer(winner, decision.answer)
+    together = question.vote_reader.write_answer(winner, decision.answer)
     if together is not None:
         return together, decision
     return winner, replace(decision, answer=answer, whole=None)

@@ -26,11 +26,11 @@ from langchain_reasc.method.never_agrees import rule_in_use
 from langchain_reasc.method.stopping import Decision, Response, decide, fewest_further
 from langchain_reasc.models.prepared import PreparedModel
 from langchain_reasc.models.usage import Usage
-from langchain_reasc.runnable.ballot import Ballot
+from langchain_reasc.runnable.decision_plan import DecisionPlan
 from langchain_reasc.runnable.failures import error_without_response
-from langchain_reasc.runnable.plan import Plan
 from langchain_reasc.runnable.request import Request
 from langchain_reasc.runnable.total_budget import Sampled
+from langchain_reasc.runnable.vote_reader import VoteReader
 from langchain_reasc.sampling import SampledResponse
 
 logger = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ class Question:
         decision: the decision, once the rule has stopped.
         responses: what was read of each response, in launch order, with one spelling
             for equal answers.
-        ballot: reads the responses.
+        vote_reader: reads the responses.
         audit: one more response, which the decision is compared with.
         ended_by: what ended sampling before a decision.
         passed_on: whether any text of a response was passed on to the caller.
@@ -106,7 +106,7 @@ class Question:
     def __init__(
         self,
         request: Request,
-        plan: Plan,
+        plan: DecisionPlan,
         *,
         first: SampledResponse | None = None,
         on_response: ResponseListener | None = None,
@@ -130,7 +130,7 @@ class Question:
         if online is not None and on_finished is None:
             learned = plan.calibration is not None
             self.on_finished = partial(online.observe, learned=learned)
-        self.ballot = Ballot(
+        self.vote_reader = VoteReader(
             request,
             plan,
             keeps_readings=self.on_finished is not None,
@@ -157,10 +157,10 @@ class Question:
             else:  # it is paid for, and drawn again
                 self._lost.append(first)
 
-    def decide_by(self, plan: Plan) -> None:
+    def decide_by(self, plan: DecisionPlan) -> None:
         """Decide by a plan, before any response has come."""
         self.plan = plan
-        self._rule = plan.composed_rule(self.ballot.extract, self._max_samples)
+        self._rule = plan.composed_rule(self.vote_reader.extract, self._max_samples)
 
     @property
     def samples_to_launch(self) -> int:
@@ -217,7 +217,7 @@ class Question:
         name = getattr(self.deserves_vote, "__name__", "when")
         failure = f"{name} failed on a response: {error!r}"
         logger.warning("%s; the response is put to the vote", failure, exc_info=error)
-        self.ballot.add_notice(failure)
+        self.vote_reader.add_notice(failure)
 
     def check_limits(self) -> None:
         """Launch no more samples once the question has had its time, or spent its
@@ -258,7 +258,7 @@ class Question:
         """Return the answer of another model's response, equal to the answers here that
         say the same.
         """
-        response = self.ballot.read_audit(message)
+        response = self.vote_reader.read_audit(message)
         return answer_among(list(self._unjoined.values()), response)
 
     @property
@@ -321,8 +321,8 @@ class Question:
             else:
                 unused.append(sample.message)
         judged = None
-        if self.ballot.meanings is not None:
-            judged = self.ballot.meanings.judged
+        if self.vote_reader.meanings is not None:
+            judged = self.vote_reader.meanings.judged
         return Usage.add_up(
             used,
             unused,
@@ -340,7 +340,7 @@ class Question:
             if decision.reason in _NOT_AUDITED:
                 self.audit.is_due = False
             if decision.reason == "unanswered":
-                notices = "; ".join(self.ballot.notices(self.responses))
+                notices = "; ".join(self.vote_reader.notices(self.responses))
                 warn_once(f"sampling stops: {notices}")
         if self._on_response is not None:
             self._on_response(self._with_votes([sample])[0], decision)
@@ -349,7 +349,7 @@ class Question:
         if self.not_voted:
             return Response(None, not_voted=True)
         try:
-            return self.ballot.read_response(message)
+            return self.vote_reader.read_response(message)
         except LogprobsUnavailable as error:
             if self.model.not_requested is None:
                 raise
@@ -436,8 +436,8 @@ class Audit:
 
     def compare(self, sample: SampledResponse, decision: Decision) -> None:
         """Compare its answer with that of the decision."""
-        ballot = self._question.ballot
-        notices = ballot.notices(self._question.responses)
+        vote_reader = self._question.vote_reader
+        notices = vote_reader.notices(self._question.responses)
         outcome = ", and came to nothing"
         if sample.status == "complete" and sample.message is not None:
             try:

@@ -14,8 +14,8 @@ from langchain_core.runnables import RunnableConfig
 from langchain_reasc.answers import units_are_loaded
 from langchain_reasc.concurrency import THREADS, Concurrency
 from langchain_reasc.models.prepared import to_messages
+from langchain_reasc.runnable.decision_plan import DecisionPlan
 from langchain_reasc.runnable.history import Role, as_readable
-from langchain_reasc.runnable.plan import Plan
 from langchain_reasc.runnable.voter import Voter, running_fingerprint
 from langchain_reasc.sampling import Cutoff, QuestionClock
 
@@ -86,7 +86,7 @@ class Request:
         )
         return fingerprint.kind
 
-    def plan(self) -> Plan:
+    def plan(self) -> DecisionPlan:
         """Return the plan for this kind of request, by the calibration in use.
 
         Raises:

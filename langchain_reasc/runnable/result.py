@@ -12,8 +12,8 @@ from langchain_core.messages import AIMessage
 from langchain_reasc.complaints import shortened
 from langchain_reasc.method.stopping import Decision
 from langchain_reasc.models.usage import Usage
-from langchain_reasc.runnable.account import Account, to_account
-from langchain_reasc.runnable.plan import ProbabilityName
+from langchain_reasc.runnable.decision_plan import ProbabilityName
+from langchain_reasc.runnable.message_metadata import Account, to_account
 from langchain_reasc.sampling import SampledResponse
 
 PROBABILITIES: Final[Mapping[ProbabilityName, str]] = {

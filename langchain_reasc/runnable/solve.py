@@ -18,9 +18,9 @@ from langchain_core.messages import AIMessageChunk
 from langchain_reasc.answers import says_nothing
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.runnable.decision_plan import DecisionPlan
 from langchain_reasc.runnable.options import Options
 from langchain_reasc.runnable.outcome import concluded, outcome_of
-from langchain_reasc.runnable.plan import Plan
 from langchain_reasc.runnable.question import DeservesVote, Question
 from langchain_reasc.runnable.request import Request
 from langchain_reasc.runnable.result import ReASCResult
@@ -99,7 +99,7 @@ class Solving:
 
 async def begin(
     request: Request,
-    plan: Plan | None = None,
+    plan: DecisionPlan | None = None,
     *,
     first: SampledResponse | None = None,
     deserves_vote: DeservesVote | None = None,

@@ -42,8 +42,8 @@ from langchain_reasc.models.fingerprint import (
 )
 from langchain_reasc.models.prepared import PreparedModel, prepare_model
 from langchain_reasc.models.stated import instruction
+from langchain_reasc.runnable.decision_plan import DecisionPlan
 from langchain_reasc.runnable.options import Online, Options
-from langchain_reasc.runnable.plan import Plan
 from langchain_reasc.threads import import_deferred, in_event_loop
 
 OnMissing = Literal["error", "count"]
@@ -95,7 +95,7 @@ class Voter:
     learner: VoterLearner | None = None
     is_small: bool = False
     prepared: threading.Event = field(default_factory=threading.Event)
-    _plans: dict[int, Plan] = field(default_factory=dict, init=False)
+    _plans: dict[int, DecisionPlan] = field(default_factory=dict, init=False)
 
     @classmethod
     def from_options(
@@ -210,7 +210,7 @@ class Voter:
         """The calibration in use."""
         return self.learner.calibration if self.learner else self.calibration
 
-    def plan(self, calibration: Calibration | None) -> Plan:
+    def plan(self, calibration: Calibration | None) -> DecisionPlan:
         """Return the plan under a calibration, which is made once for each."""
         plan = self._plans.get(id(calibration))
         if plan is None or plan.calibration is not calibration:
@@ -220,8 +220,8 @@ class Voter:
             self._plans[id(calibration)] = plan
         return plan
 
-    def plan_by(self, rule: StoppingRule, **fields: Any) -> Plan:
-        """Return a plan by a rule; ``fields`` are the other fields of :class:`Plan`."""
+    def plan_by(self, rule: StoppingRule, **fields: Any) -> DecisionPlan:
+        """Return a plan by a rule; ``fields`` are the other fields of :class:`DecisionPlan`."""
         options = self.options
         is_rule_given = options.rule is not None
         min_share = None
@@ -231,11 +231,11 @@ class Voter:
             or self.is_small
         ):
             min_share = options.min_share
-        return Plan(
+        return DecisionPlan(
             rule=rule, is_rule_given=is_rule_given, min_share=min_share, **fields
         )
 
-    def _make_plan(self, calibration: Calibration | None) -> Plan:
+    def _make_plan(self, calibration: Calibration | None) -> DecisionPlan:
         rule = self.options.stopping_rule
         if rule is not None:
             return self._plan_by_given_rule(rule, calibration)
@@ -267,7 +267,7 @@ class Voter:
 
     def _plan_by_given_rule(
         self, rule: StoppingRule, calibration: Calibration | None
-    ) -> Plan:
+    ) -> DecisionPlan:
         if not rule.reads_scores:
             return self.plan_by(rule, calibration=calibration)
         if calibration is None:
@@ -287,7 +287,7 @@ class Voter:
             calibration=calibration,
         )
 
-    def _plan_by_calibration(self, calibration: Calibration) -> Plan:
+    def _plan_by_calibration(self, calibration: Calibration) -> DecisionPlan:
         rule = calibration.rule(
             on_missing_confidence=self.on_missing_confidence,
             budget=self.options.max_samples,

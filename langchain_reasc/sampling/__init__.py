@@ -5,9 +5,10 @@ yields them in order of completion. It is written once, as coroutines; a synchro
 call runs them in its own thread: see :func:`langchain_reasc.threads.blocking`.
 """
 
+from langchain_reasc.sampling.clock import QuestionClock
 from langchain_reasc.sampling.cutoff import Cutoff, within
 from langchain_reasc.sampling.drawing import draw_samples, samples
-from langchain_reasc.sampling.limits import QuestionClock, checked_limit, take_slots
+from langchain_reasc.sampling.in_flight import checked_limit, take_slots
 from langchain_reasc.sampling.response import SampledResponse
 from langchain_reasc.sampling.tracing import TracedRun
 from langchain_reasc.sampling.wave import Wave

@@ -8,8 +8,8 @@ from langchain_core.runnables import RunnableConfig
 
 from langchain_reasc.concurrency import THREADS, Concurrency
 from langchain_reasc.models.prepared import PreparedModel
+from langchain_reasc.sampling.clock import TimeLimit
 from langchain_reasc.sampling.cutoff import Cutoff
-from langchain_reasc.sampling.limits import TimeLimit
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from langchain_core.messages.tool import tool_call_chunk
 from langchain_reasc.models import is_estimated, output_tokens, prepare_model
 from langchain_reasc.models.chunks import salvaged
 from langchain_reasc.models.usage import Usage
-from langchain_reasc.runnable.account import failure_notices
+from langchain_reasc.runnable.message_metadata import failure_notices
 from langchain_reasc.sampling import SampledResponse
 from models.logprobs.payloads import SHAPES, TEXT
 

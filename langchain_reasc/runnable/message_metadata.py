@@ -29,7 +29,7 @@ from langchain_reasc.models.contract import (
 )
 from langchain_reasc.models.payloads import LOGPROBS_KEYS
 from langchain_reasc.models.usage import Usage
-from langchain_reasc.runnable.plan import ProbabilityName
+from langchain_reasc.runnable.decision_plan import ProbabilityName
 from langchain_reasc.sampling import SampledResponse
 
 _MOST: Final = 16

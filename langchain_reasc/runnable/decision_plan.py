@@ -29,7 +29,7 @@ class Promises(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class DecisionPlan:
     """How questions of one kind are decided, until the calibration changes.
 
     Attributes:

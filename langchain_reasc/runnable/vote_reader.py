@@ -39,8 +39,8 @@ from langchain_reasc.method.stopping import Decision, Response
 from langchain_reasc.models.contract import LOGPROBS_REFUSED
 from langchain_reasc.models.fingerprint import check_signal
 from langchain_reasc.models.logprobs import Provenance, SignalReading, read_signals
+from langchain_reasc.runnable.decision_plan import DecisionPlan
 from langchain_reasc.runnable.meanings import Meanings
-from langchain_reasc.runnable.plan import Plan
 from langchain_reasc.runnable.request import Request
 from langchain_reasc.sampling import within
 
@@ -50,7 +50,7 @@ _LATE: Final = 0.1
 _NO_TIME: Final = 0.01
 
 
-class Ballot:
+class VoteReader:
     """Reads the responses to one question, in launch order.
 
     The first response whose scores are made of another signal, k or V than those of the
@@ -77,7 +77,7 @@ class Ballot:
     def __init__(
         self,
         request: Request,
-        plan: Plan,
+        plan: DecisionPlan,
         *,
         keeps_readings: bool,
         keeps_spans: bool = False,
