@@ -1,7 +1,7 @@
 """The input and output of a stopping rule: responses, and the decision on them."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, get_args
 
@@ -169,27 +169,22 @@ def joined(responses: Sequence[Response]) -> list[Response]:
         for weak in response.weaker:
             if response.key is not None and weak != response.key:
                 stronger.setdefault(weak, set()).add(response.key)
+    keys: list[str | None] = []
     spellings: dict[str, str] = {}
-    classes = [
-        _strongest(response.key or response.answer, stronger) for response in responses
-    ]
-    for response, name in zip(responses, classes, strict=True):
-        if (
-            response.answer is not None
-            and name is not None
-            and name == (response.key or response.answer)
-        ):
-            spellings.setdefault(name, response.answer)
-    return [
-        response
-        if name is None
-        else _spelled(response, spellings.get(name, response.answer))
-        for response, name in zip(responses, classes, strict=True)
-    ]
-
-
-def _spelled(response: Response, answer: str | None) -> Response:
-    return replace(response, answer=answer, key=None, weaker=())
+    for response in responses:
+        own_key = response.key or response.answer
+        key = _strongest(own_key, stronger)
+        keys.append(key)
+        # "5" that joins "5 km" does not say how "5 km" is spelled.
+        if response.answer is not None and key is not None and key == own_key:
+            spellings.setdefault(key, response.answer)
+    spelled: list[Response] = []
+    for response, key in zip(responses, keys, strict=True):
+        if key is not None:
+            answer = spellings.get(key, response.answer)
+            response = replace(response, answer=answer, key=None, weaker=())
+        spelled.append(response)
+    return spelled
 
 
 def answer_among(responses: Sequence[Response], response: Response) -> str | None:
@@ -197,8 +192,11 @@ def answer_among(responses: Sequence[Response], response: Response) -> str | Non
     ``responses`` if they have it.
     """
     *rejoined, last = joined([*responses, response])
+    if last.answer is None:
+        return None
+    # The response may have changed how its class is spelled.
     for before, joined_again in zip(joined(responses), rejoined, strict=True):
-        if last.answer is not None and joined_again.answer == last.answer:
+        if joined_again.answer == last.answer:
             return before.answer
     return last.answer
 
@@ -211,14 +209,15 @@ def _strongest(key: str | None, stronger: Mapping[str, set[str]]) -> str | None:
         if key is None or key not in stronger:
             break
         stronger_keys = stronger[key]
-        strongest = {
+        # "5 km on foot" says more than "5 km", which says more than "5".
+        strongest = [
             candidate
             for candidate in stronger_keys
-            if not (stronger.get(candidate, set()) & stronger_keys)
-        }
+            if stronger_keys.isdisjoint(stronger.get(candidate, ()))
+        ]
         if len(strongest) != 1:
             break
-        key = strongest.pop()
+        key = strongest[0]
     return key
 
 
@@ -258,19 +257,12 @@ def support(
     if decision.answer is None or decision.reason == "alone":
         return None
     if decision.parts:
-        supports = (support(part, share) for part in decision.parts.values())
-        return min(
-            (part_support for part_support in supports if part_support is not None),
-            default=None,
-        )
-    other_weights = (
-        weight
-        for answer, weight in decision.evidence.items()
-        if answer != decision.answer and weight > 0
-    )
-    return share(
-        [max(0.0, decision.evidence.get(decision.answer, 0.0)), *other_weights]
-    )
+        return _least(support(part, share) for part in decision.parts.values())
+    weights = [max(0.0, decision.evidence.get(decision.answer, 0.0))]
+    for answer, weight in decision.evidence.items():
+        if answer != decision.answer and weight > 0:
+            weights.append(weight)
+    return share(weights)
 
 
 def share_of_answer(decision: Decision, unanswered: int) -> float | None:
@@ -288,10 +280,18 @@ def share_of_answer(decision: Decision, unanswered: int) -> float | None:
     if decision.answer is None or decision.reason == "alone":
         return None
     if decision.whole is not None:
-        shares = [share_of_answer(part, unanswered) for part in decision.parts.values()]
-        return min((share for share in shares if share is not None), default=None)
+        return _least(
+            share_of_answer(part, unanswered) for part in decision.parts.values()
+        )
     total = sum(decision.evidence.values()) + unanswered
-    return decision.evidence.get(decision.answer, 0.0) / total if total > 0 else 0.0
+    if total <= 0:
+        return 0.0
+    return decision.evidence.get(decision.answer, 0.0) / total
+
+
+def _least(values: Iterable[float | None]) -> float | None:
+    """Return the least of the values that are known; None if none is."""
+    return min((value for value in values if value is not None), default=None)
 
 
 def decide_by_kind(
@@ -306,19 +306,18 @@ def decide_by_kind(
     vote, so that windows, a cap and the gate see the launch order. So do blank
     responses, which are a candidate in the vote on kinds.
     """
-    kinds = [
-        None if response.answer is None else response.kind or ANSWER
-        for response in responses
-    ]
-    by_kind = rule(
-        [response.voting(kind) for response, kind in zip(responses, kinds, strict=True)]
-    )
-    within_kind = rule(
-        [
-            response if kind == by_kind.answer else Response(None)
-            for response, kind in zip(responses, kinds, strict=True)
-        ]
-    )
+    votes_on_kind: list[Response] = []
+    for response in responses:
+        kind = None
+        if response.answer is not None:
+            kind = response.kind or ANSWER
+        votes_on_kind.append(response.voting(kind))
+    by_kind = rule(votes_on_kind)
+    votes_within_kind: list[Response] = []
+    for response, vote in zip(responses, votes_on_kind, strict=True):
+        is_of_kind = vote.answer == by_kind.answer
+        votes_within_kind.append(response if is_of_kind else Response(None))
+    within_kind = rule(votes_within_kind)
     votes = rule([response.voting(response.answer) for response in responses])
     parts = {"kind": by_kind, "answer": within_kind}
     return combine(
@@ -342,22 +341,23 @@ def combine(
     ``votes`` is the decision on whole answers, whose evidence is kept; for ``whole``
     see :class:`Decision`.
     """
-    stop = all(part.stop for part in parts.values()) or any(
-        part.reason == "contested" for part in parts.values()
-    )
     reasons = [part.reason for part in parts.values() if part.reason]
-    undecided = (reason for reason in UNDECIDED if reason in reasons)
+    stop = "contested" in reasons or all(part.stop for part in parts.values())
+    reason: Reason | None = None
+    never_agrees: dict[str, None] = {}
+    if stop:
+        if reasons:
+            undecided = (reason for reason in UNDECIDED if reason in reasons)
+            reason = next(undecided, reasons[-1])
+        for part in parts.values():
+            never_agrees.update(dict.fromkeys(part.never_agrees))
     return replace(
         votes,
         stop=stop,
         answer=answer,
-        reason=next(undecided, reasons[-1]) if stop and reasons else None,
+        reason=reason,
         posterior=min(part.posterior for part in parts.values()),
         parts=dict(parts),
         whole=whole,
-        never_agrees=tuple(
-            dict.fromkeys(name for part in parts.values() for name in part.never_agrees)
-        )
-        if stop
-        else (),
+        never_agrees=tuple(never_agrees),
     )

@@ -69,25 +69,22 @@ class ByField(StoppingRule):
     accepts: Callable[[str], bool] | None = None
 
     def __post_init__(self) -> None:
-        if wrong := {
-            name: value
-            for name, value in self.tolerance.items()
-            if not 0 <= value < math.inf
-        }:
-            raise ConfigurationError(
-                f"a tolerance must be a finite number >= 0, got {wrong}"
-            )
+        for name, value in self.tolerance.items():
+            if not 0 <= value < math.inf:
+                raise ConfigurationError(
+                    f"the tolerance of {name!r} must be a finite number >= 0, got "
+                    f"{value}"
+                )
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
         decision = self._decide_fields(responses)
         if not any(response.blank for response in responses):
             return decision
-        objects = self.rule(
-            [
-                response if response.fields is None else response.voting(_OBJECT)
-                for response in responses
-            ]
-        )
+        votes_on_object = [
+            response if response.fields is None else response.voting(_OBJECT)
+            for response in responses
+        ]
+        objects = self.rule(votes_on_object)
         if objects.answer == BLANK:
             return objects
         if objects.stop:
@@ -99,12 +96,10 @@ class ByField(StoppingRule):
         return self.rule.weights(responses)
 
     def _decide_fields(self, responses: Sequence[Response]) -> Decision:
-        names = dict.fromkeys(
-            name
-            for response in responses
-            if response.answer is not None
-            for name in response.fields or ()
-        )
+        names: dict[str, None] = {}  # in the order in which they first come
+        for response in responses:
+            if response.answer is not None and response.fields is not None:
+                names.update(dict.fromkeys(response.fields))
         votes = self.rule([response.voting(response.answer) for response in responses])
         if not names:
             return votes
@@ -118,15 +113,16 @@ class ByField(StoppingRule):
 
     def _decide_field(self, name: str, responses: Sequence[Response]) -> Decision:
         spelled = [response.voting(_value(response, name)) for response in responses]
-        numbers = [
-            None if name in self.voted else number_in(response.answer)
-            for response in spelled
-        ]
-        types = [
-            response if number is None else response.voting(_NUMBER)
-            for response, number in zip(spelled, numbers, strict=True)
-        ]
-        decision = self.rule(types)
+        numbers: list[float | None] = []
+        votes_on_type: list[Response] = []
+        for response in spelled:
+            number = None
+            if name not in self.voted:
+                number = number_in(response.answer)
+            numbers.append(number)
+            is_number = number is not None
+            votes_on_type.append(response.voting(_NUMBER) if is_number else response)
+        decision = self.rule(votes_on_type)
         if decision.answer == _NUMBER:
             median = self._decide_number(
                 spelled, numbers, self.tolerance.get(name, 0.0)
@@ -145,32 +141,24 @@ class ByField(StoppingRule):
         tolerance: float,
     ) -> Decision:
         weights = self.rule.weights(responses)
-        middle, spelling = _weighted_median(
-            [
-                (number, weight, response.answer)
-                for number, weight, response in zip(
-                    numbers, weights, responses, strict=True
-                )
-                if number is not None
-            ]
-        )
-        near = [
-            None
-            if number is None
-            else spelling
-            if within(number, middle, tolerance)
-            else _FAR
-            for number in numbers
+        weighted = [
+            (number, weight, response.answer)
+            for number, weight, response in zip(
+                numbers, weights, responses, strict=True
+            )
+            if number is not None
         ]
-        split = self.rule(
-            [
-                response.voting(side)
-                for response, side in zip(responses, near, strict=True)
-            ]
-        )
+        middle, spelling = _weighted_median(weighted)
+        votes_on_median: list[Response] = []
+        for number, response in zip(numbers, responses, strict=True):
+            side = None
+            if number is not None:
+                side = spelling if within(number, middle, tolerance) else _FAR
+            votes_on_median.append(response.voting(side))
+        split = self.rule(votes_on_median)
         if split.answer == spelling:
             return split
-        # only a budget stops without any answer
+        # Only a budget stops without any answer.
         ended = self.rule([Response(None)] * len(responses))
         return replace(
             split,
@@ -202,14 +190,14 @@ class ByField(StoppingRule):
         ]
         return responses[max(voting, key=agreement)].answer if voting else None
 
-    def _agrees(self, name: str, one: str | None, other: str | None) -> bool:
-        if one == other:
+    def _agrees(self, name: str, value: str | None, other_value: str | None) -> bool:
+        if value == other_value:
             return True
-        a = number_in(one)
-        b = number_in(other)
-        if a is None or b is None or name in self.voted:
+        number = number_in(value)
+        other_number = number_in(other_value)
+        if number is None or other_number is None or name in self.voted:
             return False
-        return within(a, b, self.tolerance.get(name, 0.0))
+        return within(number, other_number, self.tolerance.get(name, 0.0))
 
 
 def assembled(fields: Mapping[str, str | None]) -> str | None:
@@ -263,12 +251,12 @@ def number_in(value: str | None) -> float | None:
     return number if isinstance(number, int) or math.isfinite(number) else None
 
 
-def within(one: float, other: float, tolerance: float) -> bool:
+def within(number: float, other: float, tolerance: float) -> bool:
     """Return whether two finite numbers differ by at most this much; integers may be of
     any size.
     """
     try:
-        return abs(one - other) <= tolerance * _SLACK
+        return abs(number - other) <= tolerance * _SLACK
     except OverflowError:  # one is a whole number beyond all floats, the other a float
         return False
 

@@ -70,14 +70,10 @@ class FiniteHorizon(StoppingRule):
 
     @cached_property
     def first_wave(self) -> int:
-        return next(
-            (
-                n
-                for n in range(1, self.budget)
-                if stays_ahead(n, 0, self.budget - n) >= self.phi
-            ),
-            self.budget,
-        )
+        for votes in range(1, self.budget):
+            if stays_ahead(votes, 0, self.budget - votes) >= self.phi:
+                return votes
+        return self.budget
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
         votes = self.tally(responses)
@@ -138,21 +134,19 @@ def stays_ahead(first: int, second: int, left: int) -> float:
         second: v₂, votes for the runner-up.
         left: r, the remaining calls.
     """
-    ways, both = (
-        0,
-        math.comb(second + left, left),
-    )  # ways: twice as many, so that half of a tie is whole
+    # Twice as many ways as there are, so that half of a tie is whole.
+    ways = 0
+    product = math.comb(second + left, left)
     for wins in range(left + 1):
-        if wins:  # the product of the two binomial coefficients, from the one before
-            both = (
-                both
-                * (first + wins)
-                * (left - wins + 1)
-                // (wins * (second + left - wins + 1))
-            )
+        if wins:
+            # The product of the two binomial coefficients, from the one before.
+            grown = product * (first + wins) * (left - wins + 1)
+            product = grown // (wins * (second + left - wins + 1))
         ahead = (first + wins) - (second + left - wins)
-        if ahead >= 0:
-            ways += both if ahead == 0 else 2 * both
+        if ahead > 0:
+            ways += 2 * product
+        elif ahead == 0:
+            ways += product
     return ways / (2 * math.comb(first + second + left + 1, left))
 
 
@@ -161,7 +155,8 @@ def _is_final(votes: Decision, left: int) -> bool:
     ahead_of_ties = False
     for answer, count in votes.evidence.items():
         if answer == votes.answer:
-            ahead_of_ties = True  # what comes later loses a tie
+            # An answer that was first seen later loses a tie.
+            ahead_of_ties = True
         elif count + left >= lead + ahead_of_ties:
             return False
     return ahead_of_ties and lead >= left
@@ -229,10 +224,8 @@ def most_gain_first(
 def _gain_per_vote(first: float, second: float, horizon: int) -> float:
     if horizon < 1:
         return 0.0
-    from scipy.special import (
-        betaln,
-        gammaln,
-    )  # deferred: keeps `import langchain_reasc` light
+    # Deferred, which keeps `import langchain_reasc` light.
+    from scipy.special import betaln, gammaln
 
     a = first + 1.0
     b = second + 1.0
@@ -246,5 +239,5 @@ def _gain_per_vote(first: float, second: float, horizon: int) -> float:
     after = (likely * np.maximum(a + x, b + rest)).sum(axis=1) / (a + b + r[:, 0])
     gains = (after - a / (a + b)) / r[:, 0]
     best = float(gains.max())
-    # what is left by rounding where nothing can change
+    # Rounding leaves a little where nothing can change.
     return best if best > 1e-12 else 0.0

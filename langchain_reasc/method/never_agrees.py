@@ -64,21 +64,19 @@ class NeverAgrees(StoppingRule):
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
         decision = self.rule(responses)
-        if decision.stop or not (parts_of := self._parts(responses)):
+        if decision.stop:
             return decision
-        if not (
-            never := self._never_agree(
-                list(parts_of.values()), self.budget - len(responses)
-            )
-        ):
+        parts_of = self._parts(responses)
+        left = self.budget - len(responses)
+        never = self._never_agree(list(parts_of.values()), left)
+        if not never:
             return decision
         rests = {index: _without(parts, never) for index, parts in parts_of.items()}
-        agreed = self.rule(
-            [
-                response if response.blank else response.voting(rests.get(index))
-                for index, response in enumerate(responses)
-            ]
-        )
+        votes_on_rest = [
+            response if response.blank else response.voting(rests.get(index))
+            for index, response in enumerate(responses)
+        ]
+        agreed = self.rule(votes_on_rest)
         if not agreed.stop or agreed.answer == BLANK:
             return decision
         weights = self.weights(responses)
@@ -97,31 +95,32 @@ class NeverAgrees(StoppingRule):
         return self.rule.weights(responses)
 
     def _parts(self, responses: Sequence[Response]) -> dict[int, Mapping[str, str]]:
-        """Return the parts of each response that votes; nothing where one has none, or
+        """Return the parts of each response that votes; nothing if one has none, or if
         fewer than two vote.
         """
-        voting = {
-            index: response.answer
-            for index, response in enumerate(responses)
-            if response.answer is not None and not response.blank
-        }
-        by_index = {index: self.parts(answer) for index, answer in voting.items()}
-        with_parts = {
-            index: parts for index, parts in by_index.items() if parts is not None
-        }
-        return with_parts if len(with_parts) == len(by_index) >= 2 else {}
+        by_index: dict[int, Mapping[str, str]] = {}
+        for index, response in enumerate(responses):
+            if response.answer is None or response.blank:
+                continue
+            parts = self.parts(response.answer)
+            if parts is None:
+                return {}
+            by_index[index] = parts
+        return by_index if len(by_index) >= 2 else {}
 
     def _never_agree(
         self, voting: Sequence[Mapping[str, str]], left: int
     ) -> tuple[str, ...]:
         """Return the names of the parts that will hardly ever agree."""
-        names = dict.fromkeys(name for parts in voting for name in parts)
-        values = {name: [parts.get(name, "") for parts in voting] for name in names}
-        chances = {
-            name: chance_of_agreement(of, left, enough=self.chance)
-            for name, of in values.items()
-        }
-        return tuple(name for name, chance in chances.items() if chance < self.chance)
+        names: dict[str, None] = {}  # in the order in which they first come
+        for parts in voting:
+            names.update(dict.fromkeys(parts))
+        never: list[str] = []
+        for name in names:
+            values = [parts.get(name, "") for parts in voting]
+            if chance_of_agreement(values, left, enough=self.chance) < self.chance:
+                never.append(name)
+        return tuple(never)
 
 
 @dataclass(frozen=True)
@@ -152,22 +151,17 @@ class Unanswered(Around):
     rule: StoppingRule
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
-        decision = self.rule(
-            [
-                replace(response, answer=BLANK, score=None)
-                if response.blank
-                else response
-                for response in responses
-            ]
-        )
+        with_blanks = [
+            replace(response, answer=BLANK, score=None) if response.blank else response
+            for response in responses
+        ]
+        decision = self.rule(with_blanks)
         if decision.answer == BLANK:
             decision = self._decide_behind(decision, responses)
-        evidence = {
-            answer: weight
-            for answer, weight in decision.evidence.items()
-            if answer != BLANK
-        }
-        decision = replace(decision, evidence=evidence)
+        if BLANK in decision.evidence:
+            evidence = dict(decision.evidence)
+            del evidence[BLANK]
+            decision = replace(decision, evidence=evidence)
         if not decision.stop and _comes_to_nothing(responses):
             return replace(decision, stop=True, reason="unanswered")
         return decision
@@ -176,14 +170,13 @@ class Unanswered(Around):
         self, blanks: Decision, responses: Sequence[Response]
     ) -> Decision:
         """Return the decision on the answers, which are behind the blank responses."""
-        posterior = 1.0 - blanks.posterior
-        answers = replace(
-            self.rule([replace(response, blank=False) for response in responses]),
-            posterior=posterior,
-        )
+        without_blanks = [replace(response, blank=False) for response in responses]
+        answers = self.rule(without_blanks)
+        # Only what ends sampling without a decision, such as the budget, ends it here.
         is_ended = blanks.stop and blanks.undecided
         return replace(
             answers,
+            posterior=1.0 - blanks.posterior,
             stop=is_ended,
             reason=blanks.reason if is_ended else None,
             never_agrees=(),
@@ -194,10 +187,10 @@ def _comes_to_nothing(responses: Sequence[Response]) -> bool:
     """Return whether no response has an answer, and further ones would hardly have one."""
     if any(response.answer is not None for response in responses):
         return False
-    alike = Counter(response.instead for response in responses if response.instead)
-    return (
-        len(responses) >= UNANSWERED or max(alike.values(), default=0) >= _REFUSED_ALIKE
-    )
+    if len(responses) >= UNANSWERED:
+        return True
+    refused = Counter(response.instead for response in responses if response.instead)
+    return max(refused.values(), default=0) >= _REFUSED_ALIKE
 
 
 def rule_in_use(
@@ -219,7 +212,9 @@ def rule_in_use(
         capped = Supported(capped, min_share, budget)
     if over_parts is not None:
         capped = over_parts(capped)
-    return capped if rule.name == Cap.name else Unanswered(capped) | Cap(budget)
+    if rule.name == Cap.name:
+        return capped
+    return Unanswered(capped) | Cap(budget)
 
 
 def chance_of_agreement(
@@ -258,29 +253,22 @@ def chance_of_agreement(
     differing = min(
         _differing(value, next_value) for value, next_value in pairwise(values)
     )
-    return _chance(
-        len(values), left, min(_MOST_CHOICES, max(1, differing // _PAIRS_PER_CHOICE))
-    )
+    choices = max(1, differing // _PAIRS_PER_CHOICE)
+    return _chance(len(values), left, min(_MOST_CHOICES, choices))
 
 
 @lru_cache(maxsize=1024)
 def _chance(values_so_far: int, left: int, choices: int) -> float:
-    from scipy.special import (
-        betaln,
-        gammaln,
-    )  # deferred: heavy; scipy.stats, which has the distribution, is heavier
+    # Deferred: heavy. scipy.stats, which has the distribution, is heavier.
+    from scipy.special import betaln, gammaln
 
     components = default_components()
     discount, concentration = np.asarray(components).T
     agreeing = (1 - discount) / (1 + concentration)
     never = float(agreeing.min() ** (1 / choices))
     prior = agreeing ** (1 / choices - 1)
-    weights = (
-        (1 - never)
-        * prior
-        / prior.sum()
-        * likelihoods([(1,) * values_so_far], components)[0]
-    )
+    likelihood = likelihoods([(1,) * values_so_far], components)[0]
+    weights = (1 - never) * prior / prior.sum() * likelihood
     needed = max(2, -(-(values_so_far + left) // 4))
     values = np.full(len(components), float(values_so_far))
 
@@ -298,7 +286,7 @@ def _chance(values_so_far: int, left: int, choices: int) -> float:
         return reached
 
     chance = values_so_far * reach(needed - 1, values_so_far)
-    # a value that comes then for the first time
+    # A value that comes for the first time among the further responses.
     for count in range(values_so_far, values_so_far + left):
         new = np.maximum(
             (concentration + discount * values) / (count + concentration), 0.0
@@ -309,18 +297,15 @@ def _chance(values_so_far: int, left: int, choices: int) -> float:
 
 
 @lru_cache(maxsize=64)
-def _differing(one: str, other: str) -> int:
+def _differing(text: str, other_text: str) -> int:
     """Return how many pairs of neighbouring words one of two texts has, and the other
     has not.
     """
-    pairs, other_pairs = (
-        Counter(pairwise(_PIECE.findall(text))) for text in (one, other)
-    )
+    pairs = Counter(pairwise(_PIECE.findall(text)))
+    other_pairs = Counter(pairwise(_PIECE.findall(other_text)))
     return max((pairs - other_pairs).total(), (other_pairs - pairs).total())
 
 
 def _without(parts: Mapping[str, str], names: Sequence[str]) -> str:
-    return json.dumps(
-        {name: value for name, value in parts.items() if name not in names},
-        sort_keys=True,
-    )
+    rest = {name: value for name, value in parts.items() if name not in names}
+    return json.dumps(rest, sort_keys=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.decision import Decision, Response
+from langchain_reasc.method.decision import Decision, Reason, Response
 from langchain_reasc.method.stopping import FirstAccepted, StoppingRule
 
 __all__ = ["FirstConfident", "Race"]
@@ -88,6 +88,5 @@ class FirstConfident(StoppingRule):
         if not responses:
             return self.tally(responses)
         accepted = FirstAccepted(self.threshold)(responses[:1]).stop
-        return replace(
-            self.tally(responses), stop=True, reason="gate" if accepted else "contested"
-        )
+        reason: Reason = "gate" if accepted else "contested"
+        return replace(self.tally(responses), stop=True, reason=reason)

@@ -3,7 +3,7 @@ them.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields
 from importlib.metadata import entry_points
 from typing import Any, Final
@@ -53,15 +53,18 @@ def rule_named(
     rule = classes[name]
     arguments = dict(parameters or {})
     required = _parameters(rule)
-    if unknown := arguments.keys() - required.keys():
+    unknown = arguments.keys() - required.keys()
+    if unknown:
         listed = ", ".join(required) or "none"
         raise ConfigurationError(
             f"the rule {name} has no parameter {_listed(unknown)}; it has {listed}"
         )
-    if (
-        missing := {parameter for parameter, must in required.items() if must}
-        - arguments.keys()
-    ):
+    missing = [
+        parameter
+        for parameter, is_required in required.items()
+        if is_required and parameter not in arguments
+    ]
+    if missing:
         raise ConfigurationError(
             f"the rule {name} needs the parameter {_listed(missing)}"
         )
@@ -91,11 +94,12 @@ def rule_from_text(text: str, *, budget: int) -> StoppingRule:
     """
     name, _, listed = text.partition(":")
     classes = _OWN if name in _OWN else rules()
-    parameters: dict[str, object] = (
-        {"budget": budget} if hasattr(classes.get(name), "budget") else {}
-    )
+    parameters: dict[str, object] = {}
+    if hasattr(classes.get(name), "budget"):
+        parameters["budget"] = budget
+    assignments = listed.split(",") if listed else []
     try:
-        for assignment in listed.split(",") if listed else ():
+        for assignment in assignments:
             parameter, equals, value = assignment.partition("=")
             if not equals:
                 raise ConfigurationError(f"{assignment!r} is not name=value")
@@ -133,16 +137,18 @@ def _parameters(kind: type[Any]) -> dict[str, bool]:
     return parameters
 
 
-def _build(rule: type[Any], given: Mapping[str, Any]) -> Any:
+def _build(rule: type[Any], parameters: Mapping[str, Any]) -> Any:
     """Build a rule. Parameters that are not its own belong to ``statistics``."""
     own_names = {field.name for field in fields(rule)}
-    arguments = {name: value for name, value in given.items() if name in own_names}
+    arguments: dict[str, Any] = {}
+    statistics: dict[str, Any] = {}
+    for name, value in parameters.items():
+        target = arguments if name in own_names else statistics
+        target[name] = value
     if "statistics" in own_names:
-        arguments["statistics"] = Standardizer(
-            **{name: value for name, value in given.items() if name not in own_names}
-        )
+        arguments["statistics"] = Standardizer(**statistics)
     return rule(**arguments)
 
 
-def _listed(names: set[str]) -> str:
+def _listed(names: Iterable[str]) -> str:
     return ", ".join(map(repr, sorted(names)))

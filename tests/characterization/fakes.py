@@ -92,6 +92,8 @@ def saying(*replies: str | Reply, kind: type[Scripted] = Scripted) -> Scripted:
 class Unforeseen(ESC):
     """ESC that no made-up answer stops: what decides is not foreseen, so that more samples are launched than needed."""
 
+    first_wave = None
+
     def __call__(self, responses: Sequence[Response]) -> Decision:
         decision = super().__call__(responses)
         return decision if decision.answer else replace(decision, stop=False)
