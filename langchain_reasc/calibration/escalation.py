@@ -130,14 +130,13 @@ class Shadowed:
 
     def decision(self, rule: StoppingRule) -> Decision:
         """Return what a rule decides on the small model's answers."""
-        answers = (None if answer is None else str(answer) for answer in self.small)
-        return decide(
-            rule,
-            [
-                Response(answer, self.score if at == 0 else None)
-                for at, answer in enumerate(answers)
-            ],
-        )
+        responses: list[Response] = []
+        for answer in self.small:
+            text = None if answer is None else str(answer)
+            # Only the first response was scored.
+            score = None if responses else self.score
+            responses.append(Response(text, score))
+        return decide(rule, responses)
 
     @property
     def contradicts(self) -> bool:
@@ -148,9 +147,10 @@ class Shadowed:
         """
         if self.right is not None:
             return self.right == (False, True)
-        return not self.agrees and (
-            len(self.large) < 2 or self.large[0] == self.large[1]
-        )
+        if self.agrees:
+            return False
+        # Without a second answer, the large model counts as repeating its first.
+        return len(self.large) < 2 or self.large[0] == self.large[1]
 
 
 class _Record(BaseModel):
@@ -158,8 +158,8 @@ class _Record(BaseModel):
 
 
 _Pair = tuple[int, int]
-"""Of shadowed questions on which the small model's first answer is the large model's,
-and of all others.
+"""A count over the shadowed questions on which the small model's first answer is the
+large model's, and over all others.
 """
 
 
@@ -187,23 +187,30 @@ class TestedRule(_Record):
 
     def after(self, row: Shadowed, rule: StoppingRule) -> "TestedRule":
         """Return what is known after one more question."""
-        decision, at = row.decision(rule), int(not row.agrees)
+        decision = row.decision(rule)
         accepts = decision.stop and decision.reason != "contested"
-        played = decision.stop or not row.agrees
+        is_played = decision.stop or not row.agrees
+        samples = decision.samples if is_played else 0
+        is_contradicted = accepts and row.contradicts
         return self.model_copy(
             update={
-                "rows": _plus(self.rows, at, 1),
-                "played": _plus(self.played, at, played),
-                "samples": _plus(self.samples, at, decision.samples * played),
-                "accepted": _plus(self.accepted, at, accepts),
-                "contradicted": self.contradicted + (accepts and row.contradicts),
+                "rows": _added(self.rows, row, 1),
+                "played": _added(self.played, row, int(is_played)),
+                "samples": _added(self.samples, row, samples),
+                "accepted": _added(self.accepted, row, int(accepts)),
+                "contradicted": self.contradicted + is_contradicted,
             }
         )
 
     @property
+    def questions(self) -> int:
+        """The questions that it was tested on."""
+        return sum(self.rows)
+
+    @property
     def share_accepted(self) -> float:
         """The share of questions on which it accepts an answer."""
-        # rounding may lift a mean of two shares above 1
+        # Rounding may lift a mean of two shares above 1.
         return min(1.0, self._mean(self.accepted))
 
     def cost(self, small: float) -> float:
@@ -216,11 +223,14 @@ class TestedRule(_Record):
         return self._mean(self.samples) * small + 1 - self.share_accepted
 
     def _mean(self, sums: _Pair) -> float:
-        seen = sum(self.rows)
-        strata = zip(self.rows, sums, self.played, strict=True)
-        return sum(
-            rows / seen * total / played for rows, total, played in strata if played
-        )
+        """Return the mean over all questions: that over the played ones of each of the
+        two groups, weighted by the size of the group.
+        """
+        mean = 0.0
+        for rows, total, played in zip(self.rows, sums, self.played, strict=True):
+            if played:
+                mean += rows / self.questions * total / played
+        return mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,28 +280,29 @@ class LearnedEscalation(_Record):
         """Return what is known after one more shadowed question. Drift forgets all that
         was known before.
         """
-        tested = {
-            name: self._record(name).after(row, rule)
-            for name, rule in self._rules.items()
-        }
-        for name, record in tested.items():
-            if record.admitted is not None:
-                watch = DriftMonitor(record.drift)
-                contradicted = record.contradicted > self._record(name).contradicted
-                if watch.observe(
-                    1 - self.within, 1.0 - contradicted, margin=0.0, lower_only=True
-                ):
+        tested: dict[str, TestedRule] = {}
+        for name, rule in self._rules.items():
+            before = self._tested_rule(name)
+            after = before.after(row, rule)
+            if after.admitted is not None:
+                monitor = DriftMonitor(after.drift)
+                is_contradicted = after.contradicted > before.contradicted
+                has_drifted = monitor.observe(
+                    1 - self.within, 1.0 - is_contradicted, margin=0.0, lower_only=True
+                )
+                if has_drifted:
                     return LearnedEscalation(
                         within=self.within,
                         scored=self.scored,
                         restarts=self.restarts + 1,
                     )
-                tested[name] = record.model_copy(update={"drift": watch.detectors})
+                after = after.model_copy(update={"drift": monitor.detectors})
+            tested[name] = after
         scores = self.first_scores
         if self.scored and len(scores) < _FIRST_SCORES and row.score is not None:
             scores = (*scores, row.score)
         small, large = self.costs
-        known = self.model_copy(
+        learned = self.model_copy(
             update={
                 "rows": self.rows + 1,
                 "tested": tested,
@@ -300,18 +311,20 @@ class LearnedEscalation(_Record):
                 "costs": (small + row.costs[0], large + row.costs[1]),
             }
         )
-        return known._admitting()
+        return learned._admitting()
 
     def _admitting(self) -> "LearnedEscalation":
         """Admit the rules that the evidence allows, in order."""
         tested = dict(self.tested)
         for chain in self._chains:
             for name in chain:
-                known = tested.get(name, TestedRule())
-                if known.admitted is None:
-                    if self._evidence(known) < -math.log(self._alpha):
-                        break
-                    tested[name] = known.model_copy(update={"admitted": self.rows})
+                rule = self._tested_rule(name)
+                if rule.admitted is not None:
+                    continue
+                if self._evidence(rule) < self._needed_evidence:
+                    # Bolder rules wait for this one.
+                    break
+                tested[name] = rule.model_copy(update={"admitted": self.rows})
         return self.model_copy(update={"tested": tested})
 
     @property
@@ -321,11 +334,13 @@ class LearnedEscalation(_Record):
         """
         costs = {
             name: self.cost(name)
-            for name, known in self.tested.items()
-            if known.admitted is not None
+            for name, rule in self.tested.items()
+            if rule.admitted is not None
         }
-        best = min(costs, key=costs.__getitem__, default=None)
-        return best if best is not None and costs[best] < 1 else None
+        cheapest = min(costs, key=costs.__getitem__, default=None)
+        if cheapest is None or costs[cheapest] >= 1:
+            return None
+        return cheapest
 
     def rule_named(self, name: str) -> StoppingRule:
         """Return the rule with this name."""
@@ -339,22 +354,23 @@ class LearnedEscalation(_Record):
             audit: the share of questions that is shadowed once a rule decides.
         """
         name = self.rule
-        if self._doubted:
+        if name is None:
+            shadowed = self._is_promising(None) or drawn < _TRICKLE
+            return Course(None, shadowed, self)
+        if self._is_doubted:
             audit = max(audit, _AUDITED_IN_DOUBT)
-        shadowed = self._promising(name) or drawn < (
-            _TRICKLE if name is None else audit
-        )
-        return Course(None if name is None else self._rules[name], shadowed, self)
+        shadowed = self._is_promising(name) or drawn < audit
+        return Course(self._rules[name], shadowed, self)
 
     @property
-    def _doubted(self) -> bool:
+    def _is_doubted(self) -> bool:
         """Whether an admitted rule may contradict more often than it did, so that more
         audits should tell.
         """
         return any(
-            DriftMonitor(known.drift).evidence > _DOUBT
-            for known in self.tested.values()
-            if known.drift
+            DriftMonitor(rule.drift).evidence > _DOUBT
+            for rule in self.tested.values()
+            if rule.drift
         )
 
     def shadow_rule(self, large: str | None) -> StoppingRule:
@@ -377,11 +393,12 @@ class LearnedEscalation(_Record):
         """
         if row.agrees or row.right is not None:
             return False
-        rules = self._rules
         for chain in self._chains:
-            waiting = [name for name in chain if self._record(name).admitted is None]
-            for name in chain[: len(chain) - len(waiting) + _TESTED_AT_ONCE]:
-                if row.decision(rules[name]).reason in ("unanimous", "gate"):
+            admitted = [
+                name for name in chain if self._tested_rule(name).admitted is not None
+            ]
+            for name in chain[: len(admitted) + _TESTED_AT_ONCE]:
+                if row.decision(self._rules[name]).reason in ("unanimous", "gate"):
                     return True
         return False
 
@@ -390,68 +407,77 @@ class LearnedEscalation(_Record):
         learning is not counted.
         """
         small, large = self.costs
-        return self._record(name).cost(small / large if large else 0.0)
+        ratio = small / large if large else 0.0
+        return self._tested_rule(name).cost(ratio)
 
-    def _promising(self, name: str | None) -> bool:
-        """Return whether some rule that would pay is likely to be admitted soon."""
-        if (
-            self.scored
-            and len(self.first_scores) < _FIRST_SCORES
-            and self.rows < 2 * _FIRST_SCORES
-        ):
-            return True  # the thresholds come first
-        if name is None and self.rows < _FEWEST_COSTS:
-            return True  # one contradiction is no reason to give up
-        patience = _PATIENCE if name is None else self.rows * _PATIENCE_ONCE_ADMITTED
-        worth = _PAYS if name is None else self.cost(name) - _SAVING
+    def _is_promising(self, name: str | None) -> bool:
+        """Return whether a rule that would pay is likely to be admitted soon.
+
+        Args:
+            name: the rule that decides now; None if none does.
+        """
+        lacks_thresholds = self.scored and len(self.first_scores) < _FIRST_SCORES
+        if lacks_thresholds and self.rows < 2 * _FIRST_SCORES:
+            return True
+        if name is None:
+            if self.rows < _FEWEST_COSTS:
+                # One contradiction is no reason to give up.
+                return True
+            patience: float = _PATIENCE
+            most_cost = _PAYS
+        else:
+            patience = self.rows * _PATIENCE_ONCE_ADMITTED
+            most_cost = self.cost(name) - _SAVING
         for chain in self._chains:
-            following = next(
-                (one for one in chain if self._record(one).admitted is None), None
-            )
+            following = [
+                name for name in chain if self._tested_rule(name).admitted is None
+            ]
             if (
                 following
-                and self._expected(following) <= patience
-                and self._least_cost(following) <= worth
+                and self._expected_questions(following[0]) <= patience
+                and self._least_cost(following[0]) <= most_cost
             ):
                 return True
         return False
 
     def _least_cost(self, name: str) -> float:
         """Return the cost of a rule as low as 1.5 standard errors allow."""
-        known = self._record(name)
-        if (rows := sum(known.rows)) < _FEWEST_COSTS:
+        rule = self._tested_rule(name)
+        if rule.questions < _FEWEST_COSTS:
             return 0.0
-        accepted = known.share_accepted
-        return self.cost(name) - _OPTIMISM * math.sqrt(accepted * (1 - accepted) / rows)
+        error = _standard_error(rule.share_accepted, rule.questions)
+        return self.cost(name) - _OPTIMISM * error
 
-    def _expected(self, name: str) -> float:
-        """Return how many more questions the admission of a rule takes at a rate 1.5
-        standard errors below the seen.
+    def _expected_questions(self, name: str) -> float:
+        """Return how many more questions the admission of a rule takes, if its rate is
+        1.5 standard errors below the rate so far.
         """
-        known = self._record(name)
-        rows = sum(known.rows)
-        seen = (known.contradicted + 0.5) / (rows + 1)
-        rate = (
-            max(
-                0.0,
-                known.contradicted / rows
-                - _OPTIMISM * math.sqrt(seen * (1 - seen) / rows),
-            )
-            if rows
-            else 0.0
-        )
+        rule = self._tested_rule(name)
+        rate = 0.0
+        if rule.questions:
+            # Half a contradiction more, or none so far would have no error.
+            shrunk = (rule.contradicted + 0.5) / (rule.questions + 1)
+            error = _standard_error(shrunk, rule.questions)
+            rate = max(0.0, rule.contradicted / rule.questions - _OPTIMISM * error)
         gain = max(_gain(rate, bet * self.within, self.within) for bet in _BETS)
-        missing = -math.log(self._alpha) - self._evidence(known)
-        return missing / gain if gain > 0 else math.inf
+        if gain <= 0:
+            return math.inf
+        return (self._needed_evidence - self._evidence(rule)) / gain
 
-    def _evidence(self, known: TestedRule) -> float:
-        return evidence_within(self.within, sum(known.rows), known.contradicted)
+    def _evidence(self, rule: TestedRule) -> float:
+        return evidence_within(self.within, rule.questions, rule.contradicted)
 
     @property
     def _alpha(self) -> float:
+        # Rules by votes and rules by confidence are two sequences of tests.
         return ALPHA / 2 if self.scored else ALPHA
 
-    def _record(self, name: str) -> TestedRule:
+    @property
+    def _needed_evidence(self) -> float:
+        """The evidence that admits a rule."""
+        return -math.log(self._alpha)
+
+    def _tested_rule(self, name: str) -> TestedRule:
         return self.tested.get(name, TestedRule())
 
     @property
@@ -459,107 +485,108 @@ class LearnedEscalation(_Record):
         """The rules that are tested, by name. Those by confidence need their thresholds
         first.
         """
-        return _rules_by(
-            self.first_scores if len(self.first_scores) == _FIRST_SCORES else ()
-        )
+        if len(self.first_scores) < _FIRST_SCORES:
+            return _rules_by(())
+        return _rules_by(self.first_scores)
 
     @property
     def _chains(self) -> list[list[str]]:
+        """The names of the rules in the order of their tests: by votes, by confidence."""
         names = list(self._rules)
         return [names[: len(_VOTES)], names[len(_VOTES) :]]
 
     @property
     def status(self) -> str:
         """What decides now, and why, in one line."""
-        if (name := self.rule) is not None:
-            return self.promise(name)
-        asked = (
-            f"{self.rows} question{'s' * (self.rows != 1)} that both models were asked"
-        )
-        if self._promising(None):
+        if self.rule is not None:
+            return self.promise(self.rule)
+        plural = "" if self.rows == 1 else "s"
+        asked = f"{self.rows} question{plural} that both models were asked"
+        if self._is_promising(None):
             return f"learning from {asked}: the large model answers"
-        worst = min((chain[0] for chain in self._chains if chain), key=self._expected)
-        known = self._record(worst)
-        why = (
-            f"{worst} would cost {self.cost(worst):.0%} of its price"
-            if self._least_cost(worst) > _PAYS
-            else f"{worst} {'are wrong where it is right' if self.labelled else 'contradict it'} on "
-            f"{known.contradicted} of {sum(known.rows)} questions"
-        )
-        return f"the large model answers alone, by {asked}: {why}"
+        first_rules = (chain[0] for chain in self._chains if chain)
+        likeliest = min(first_rules, key=self._expected_questions)
+        if self._least_cost(likeliest) > _PAYS:
+            reason = f"would cost {self.cost(likeliest):.0%} of its price"
+        else:
+            rule = self._tested_rule(likeliest)
+            reason = (
+                f"{self._contradict} on {rule.contradicted} of {rule.questions} "
+                "questions"
+            )
+        return f"the large model answers alone, by {asked}: {likeliest} {reason}"
 
     def status_changed(self, before: "LearnedEscalation") -> bool:
         """Return whether another rule decides than before, or it was given up, or taken
         up again, to find one.
         """
-        return (self.rule, self._promising(self.rule)) != (
-            before.rule,
-            before._promising(before.rule),
-        )
+        if self.rule != before.rule:
+            return True
+        return self._is_promising(self.rule) != before._is_promising(before.rule)
 
     def promise(self, name: str) -> str:
         """Say what a rule promises, and what that rests on."""
-        known = self._record(name)
-        what = "is wrong where the large model is right"
-        what = (
-            what
-            if self.labelled
-            else "contradicts an answer that the large model stands by"
-        )
+        rule = self._tested_rule(name)
+        contradicts = "contradicts an answer that the large model stands by"
+        if self.labelled:
+            contradicts = "is wrong where the large model is right"
         return (
-            f"{name}, else the large model: {what} on {known.contradicted} of "
-            f"{sum(known.rows)} questions, so on at most {self.bound(name):.1%} "
+            f"{name}, else the large model: {contradicts} on {rule.contradicted} of "
+            f"{rule.questions} questions, so on at most {self.bound(name):.1%} "
             f"({1 - ALPHA:.0%} confidence)"
         )
 
     def plain_words(self) -> tuple[str, str | None]:
-        """Return what is to be expected of a small model before a large one, and what
-        to do next; None: use it.
+        """Return what to expect of a small model before a large one, and what to do
+        next; None: use it.
         """
         if self.rule is None:
-            return (
-                "Nothing is saved so far: the large model answers every question.",
-                (
-                    "ask more questions, allow more contradictions (within=0.1), or take "
-                    "another small model"
-                ),
+            verdict = "Nothing is saved so far: the large model answers every question."
+            advice = (
+                "ask more questions, allow more contradictions (within=0.1), or take "
+                "another small model"
             )
-        what = "are wrong where it is right" if self.labelled else "contradict it"
-        return (
+            return verdict, advice
+        verdict = (
             f"Expect {self.cost(self.rule):.0%} of the price of the large model alone: "
             f"{self.rule} of the small one may stand, and at most "
-            f"{self.bound(self.rule):.1%} of the answers {what}."
-        ), None
+            f"{self.bound(self.rule):.1%} of the answers {self._contradict}."
+        )
+        return verdict, None
+
+    @property
+    def _contradict(self) -> str:
+        """What answers of the small model do that contradict the large model."""
+        return "are wrong where it is right" if self.labelled else "contradict it"
 
     def bound(self, name: str) -> float:
         """Return the bound on the rate at which a rule contradicts the large model, as
         far as it is known now.
         """
-        known = self._record(name)
-        bound = rate_bound(sum(known.rows), known.contradicted, self._alpha)
-        # either holds at any time
-        return bound if known.admitted is None else min(self.within, bound)
+        rule = self._tested_rule(name)
+        bound = rate_bound(rule.questions, rule.contradicted, self._alpha)
+        if rule.admitted is None:
+            return bound
+        # Either holds at any time.
+        return min(self.within, bound)
 
     @property
     def rules(self) -> Mapping[str, TestedRule]:
         """What is known of each rule, in the order in which they are tested."""
-        return {name: self._record(name) for chain in self._chains for name in chain}
+        return {name: self._tested_rule(name) for name in self._rules}
 
 
 @lru_cache(maxsize=64)  # they are looked up several times a question
 def _rules_by(first_scores: tuple[float, ...]) -> Mapping[str, StoppingRule]:
-    rules: dict[str, StoppingRule] = {
-        f"{n} equal vote{'s' * (n > 1)}": Race(n) for n in _VOTES
-    }
+    rules: dict[str, StoppingRule] = {}
+    for votes in _VOTES:
+        plural = "" if votes == 1 else "s"
+        rules[f"{votes} equal vote{plural}"] = Race(votes)
     if first_scores:
-        for share, threshold in zip(
-            _SHARES,
-            np.quantile(first_scores, 1 - np.array(_SHARES)).tolist(),
-            strict=True,
-        ):
-            rules[f"the {share:.0%} most confident first responses"] = FirstConfident(
-                threshold
-            )
+        thresholds = np.quantile(first_scores, 1 - np.array(_SHARES)).tolist()
+        for share, threshold in zip(_SHARES, thresholds, strict=True):
+            name = f"the {share:.0%} most confident first responses"
+            rules[name] = FirstConfident(threshold)
     return rules
 
 
@@ -567,35 +594,49 @@ def evidence_within(within: float, rows: int, contradicted: int) -> float:
     """Return the log of the evidence that a rate is below ``within``: the mean of bets
     on lower rates.
     """
+    others = rows - contradicted
     bets = [
         contradicted * math.log(bet)
-        + (rows - contradicted) * math.log((1 - bet * within) / (1 - within))
+        + others * math.log((1 - bet * within) / (1 - within))
         for bet in _BETS
     ]
-    most = max(bets)
-    return most + math.log(sum(math.exp(one - most) for one in bets) / len(bets))
+    # The logarithm of a mean, without overflow.
+    largest = max(bets)
+    mean = sum(math.exp(bet - largest) for bet in bets) / len(bets)
+    return largest + math.log(mean)
 
 
 def rate_bound(rows: int, contradicted: int, alpha: float = ALPHA) -> float:
     """Return the upper bound of a rate that holds after every question at once, with
     confidence 1 - ``alpha``.
     """
-    low, high = 0.0, 1.0
+    low = 0.0
+    high = 1.0
     while high - low > 1e-6:
         middle = (low + high) / 2
-        excluded = evidence_within(middle, rows, contradicted) >= -math.log(alpha)
-        low, high = (low, middle) if excluded else (middle, high)
+        if evidence_within(middle, rows, contradicted) >= -math.log(alpha):
+            high = middle
+        else:
+            low = middle
     return high
+
+
+def _standard_error(share: float, count: int) -> float:
+    return math.sqrt(share * (1 - share) / count)
 
 
 def _gain(rate: float, bet: float, within: float) -> float:
     """Return by how much the log of the evidence grows with a question, on average, at
     this rate.
     """
-    return rate * math.log(bet / within) + (1 - rate) * math.log(
-        (1 - bet) / (1 - within)
-    )
+    if_contradicted = math.log(bet / within)
+    otherwise = math.log((1 - bet) / (1 - within))
+    return rate * if_contradicted + (1 - rate) * otherwise
 
 
-def _plus(pair: _Pair, at: int, more: int) -> _Pair:
-    return (pair[0] + more, pair[1]) if at == 0 else (pair[0], pair[1] + more)
+def _added(pair: _Pair, row: Shadowed, count: int) -> _Pair:
+    """Add to the count of the group that a question belongs to."""
+    agreeing, others = pair
+    if row.agrees:
+        return agreeing + count, others
+    return agreeing, others + count

@@ -62,21 +62,19 @@ class EscalationLearner:
         any_model: bool = False,
         seed: int = 0,
     ) -> None:
-        self._fingerprint, self.large, self._any_model = (
-            fingerprint or Fingerprint(),
-            large or Fingerprint(),
-            any_model,
-        )
-        self._none, self._seed, self.measure = (
-            LearnedEscalation(within=within, scored=measure is not None),
-            seed,
-            measure,
-        )
+        self._fingerprint = fingerprint or Fingerprint()
+        self.large = large or Fingerprint()
+        self.measure = measure
+        self._any_model = any_model
+        self._seed = seed
+        self._at_first = LearnedEscalation(within=within, scored=measure is not None)
         self.path = None if path is None else Path(path)
         self._file = None if path is None else ObservationFile(path)
-        self._known: dict[str, LearnedEscalation] = {}
+        self._learned: dict[str, LearnedEscalation] = {}
         self._unsaved: deque[tuple[str, Shadowed, str | None]] = deque(maxlen=KEPT)
-        self._numbers, self._warned, self._lock = count(), False, threading.Lock()
+        self._numbers = count()
+        self._is_warned = False
+        self._lock = threading.Lock()
         _learners.add(self)
 
     @property
@@ -88,20 +86,17 @@ class EscalationLearner:
         """The promise, the measure, the models and the file. Learners with the same can
         be exchanged.
         """
-        return self._none, self.measure, self._fingerprint, self.large, self.path
+        return self._at_first, self.measure, self._fingerprint, self.large, self.path
 
     @property
     def calibration(self) -> Calibration | None:
         """What was learned of the kind of request with most shadowed questions, to be
         saved; None before any.
         """
-        known = max(self._known.values(), key=lambda one: one.rows, default=None)
-        return (
-            None
-            if not (known and known.rows)
-            else Calibration.of_escalation(
-                known, self.measure, self._fingerprint, self.large
-            )
+        if not self.kinds:
+            return None
+        return Calibration.of_escalation(
+            self.kinds[0], self.measure, self._fingerprint, self.large
         )
 
     @property
@@ -109,9 +104,8 @@ class EscalationLearner:
         """What is known of each kind of request that was asked here; first of the one
         with most shadowed questions.
         """
-        return sorted(
-            [one for one in self._known.values() if one.rows], key=lambda one: -one.rows
-        )
+        asked = [learned for learned in self._learned.values() if learned.rows]
+        return sorted(asked, key=lambda learned: -learned.rows)
 
     def known(self, kind: str) -> LearnedEscalation:
         """Return what is known of a kind of request. The first call reads the file.
@@ -123,24 +117,24 @@ class EscalationLearner:
                 sampling.
         """
         with self._lock:
-            if kind not in self._known:
-                held = None
+            if kind not in self._learned:
+                stored = None
                 if self._file is not None:
                     with self._file.transaction(create=False) as store:
                         if store is not None:
                             self._check_model(store)
-                            held = store.escalation(self._key(kind))
-                self._known[kind] = held or self._none
-            return self._known[kind]
+                            stored = store.escalation(self._key(kind))
+                self._learned[kind] = stored or self._at_first
+            return self._learned[kind]
 
     def course(self, kind: str, audit: float) -> Course:
         """Return how the next question of a kind is answered; ``audit`` is the share
         that is shadowed in the end.
         """
-        drawn = hashlib.blake2b(
-            f"{self._seed} {next(self._numbers)}".encode(), digest_size=4
-        ).digest()
-        return self.known(kind).course(int.from_bytes(drawn) / 2**32, audit)
+        text = f"{self._seed} {next(self._numbers)}"
+        digest = hashlib.blake2b(text.encode(), digest_size=4).digest()
+        drawn = int.from_bytes(digest) / 2**32
+        return self.known(kind).course(drawn, audit)
 
     def has_seen(self, kind: str, id: str) -> bool:
         """Return whether the file has a question of this kind that was observed with
@@ -163,15 +157,16 @@ class EscalationLearner:
         """
         self.known(kind)
         with self._lock:
-            before = self._known[kind]
+            before = self._learned[kind]
             after = before.after(row)
             if self._file is not None:
                 self._unsaved.append((kind, row, id))
-                after = self._written(kind) or after
-            self._known[kind] = after
+                # The file has what other processes have learned, too.
+                after = self._write(kind) or after
+            self._learned[kind] = after
         _log_change(before, after)
 
-    def _written(self, kind: str) -> LearnedEscalation | None:
+    def _write(self, kind: str) -> LearnedEscalation | None:
         """Write what is not in the file yet. Return what is known of the kind then;
         None if that failed.
         """
@@ -181,17 +176,18 @@ class EscalationLearner:
                 assert store is not None
                 self._check_model(store)
                 store.describe(self._fingerprint, store.provenance)
-                for unsaved, row, id in self._unsaved:
-                    known = store.escalation(self._key(unsaved)) or self._none
-                    store.set_escalation(self._key(unsaved), known.after(row), id)
+                for unsaved_kind, row, id in self._unsaved:
+                    key = self._key(unsaved_kind)
+                    learned = store.escalation(key) or self._at_first
+                    store.set_escalation(key, learned.after(row), id)
                 written = store.escalation(self._key(kind))
         except (CalibrationFileError, FingerprintMismatch) as error:
-            if not self._warned:
+            if not self._is_warned:
                 logger.warning(NOT_KEPT, error)
-            self._warned = True
+            self._is_warned = True
             return None
         self._unsaved.clear()
-        self._warned = False
+        self._is_warned = False
         return written
 
     def _check_model(self, store: ObservationStore) -> None:
@@ -203,8 +199,8 @@ class EscalationLearner:
         learning begins anew.
         """
         large = self.large.model_dump_json()
-        told = f"{kind} {large} {self._none.within} {self.measure}"
-        return hashlib.sha256(told.encode()).hexdigest()[:16]
+        text = f"{kind} {large} {self._at_first.within} {self.measure}"
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _log_change(before: LearnedEscalation, after: LearnedEscalation) -> None:
@@ -221,8 +217,8 @@ _learners: WeakSet[EscalationLearner] = WeakSet()
 
 
 def _unlock_in_child() -> None:
-    for one in tuple(_learners):
-        one._lock = threading.Lock()
+    for learner in tuple(_learners):
+        learner._lock = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
