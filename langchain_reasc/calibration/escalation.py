@@ -242,12 +242,12 @@ class Course:
             answers alone.
         shadowed: whether both models are asked, to learn. The large model's answer is
             then the result.
-        known: what was known of the two models before; None if nothing is learned.
+        learned: what was known of the two models before; None if nothing is learned.
     """
 
     rule: StoppingRule | None = None
     shadowed: bool = False
-    known: "LearnedEscalation | None" = None
+    learned: "LearnedEscalation | None" = None
 
 
 class LearnedEscalation(_Record):

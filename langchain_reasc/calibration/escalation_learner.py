@@ -107,7 +107,7 @@ class EscalationLearner:
         asked = [learned for learned in self._learned.values() if learned.rows]
         return sorted(asked, key=lambda learned: -learned.rows)
 
-    def known(self, kind: str) -> LearnedEscalation:
+    def learned(self, kind: str) -> LearnedEscalation:
         """Return what is known of a kind of request. The first call reads the file.
 
         Raises:
@@ -134,13 +134,13 @@ class EscalationLearner:
         text = f"{self._seed} {next(self._numbers)}"
         digest = hashlib.blake2b(text.encode(), digest_size=4).digest()
         drawn = int.from_bytes(digest) / 2**32
-        return self.known(kind).course(drawn, audit)
+        return self.learned(kind).course(drawn, audit)
 
     def has_seen(self, kind: str, id: str) -> bool:
         """Return whether the file has a question of this kind that was observed with
         its id.
         """
-        self.known(kind)
+        self.learned(kind)
         if self._file is None:
             return False
         with self._lock, self._file.transaction(create=False) as store:
@@ -155,7 +155,7 @@ class EscalationLearner:
             row: what both models answered.
             id: the question, for :meth:`has_seen`.
         """
-        self.known(kind)
+        self.learned(kind)
         with self._lock:
             before = self._learned[kind]
             after = before.after(row)

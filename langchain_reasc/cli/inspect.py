@@ -74,18 +74,18 @@ def is_store(path: Path) -> bool:
 
 
 def _held(store: "ObservationStore", learner: "Learner") -> dict[str, Any]:
-    known = learner.observations
+    observations = learner.observations
     calibration = learner.calibration
     return {
         "fingerprint": store.fingerprint and store.fingerprint.model_dump(mode="json"),
         "state": {
-            "seen": known.seen,
-            "kept": len(known),
-            "outcomes": known.outcomes,
-            "restarts": known.restarts,
-            "audits": known.audits._asdict(),
-            "evidence": known.evidence,
-            "kinds": known.kinds,
+            "seen": observations.seen,
+            "kept": len(observations),
+            "outcomes": observations.outcomes,
+            "restarts": observations.restarts,
+            "audits": observations.audits._asdict(),
+            "evidence": observations.evidence,
+            "kinds": observations.kinds,
         },
         "calibration": calibration and calibration.model_dump(mode="json"),
         **(
@@ -107,8 +107,10 @@ def _store(store: "ObservationStore", learner: "Learner") -> Iterator[str]:
     if store.fingerprint is None:
         yield from Entry("Store", "nothing was learned yet").lines()
         return
-    for known in sorted(store.escalations(), key=lambda known: -known.rows):
-        yield from describe_escalation(known).lines()
+    for observations in sorted(
+        store.escalations(), key=lambda observations: -observations.rows
+    ):
+        yield from describe_escalation(observations).lines()
     if learner.observations.seen or not store.escalations():
         questions = learner.observations
         made = learner.calibration
@@ -127,7 +129,11 @@ def _model(fingerprint: "Fingerprint", name: str = "Model") -> Iterator[str]:
         for name, value in fingerprint.sampling.items()
         if value is not None
     )
-    parts = [fingerprint.model or "not known", fingerprint.quantization, sampling]
+    parts = [
+        fingerprint.model or "not observations",
+        fingerprint.quantization,
+        sampling,
+    ]
     if fingerprint.answer:
         parts.append(f"answer {fingerprint.answer}")
     yield from Entry(name, ", ".join(filter(None, parts))).lines()

@@ -90,14 +90,14 @@ class Cascade:
             and of the large model.
         learner: what learns from questions that both models are asked; None if nothing
             is learned.
-        known: what a calibration says of the two; None without one.
+        escalation: what a calibration says of the two; None without one.
     """
 
     small: Voter
     large: LargeModel
     prices: Prices
     learner: EscalationLearner | None = None
-    known: LearnedEscalation | None = None
+    escalation: LearnedEscalation | None = None
 
     @classmethod
     def from_options(
@@ -114,10 +114,10 @@ class Cascade:
         _check_options(options, small)
         calibration = small.calibration
         learner = None
-        known = None
+        learned = None
         if calibration and calibration.escalation and options.rule is None:
-            known = calibration.escalation
-            _check_promise(known, escalation)
+            learned = calibration.escalation
+            _check_promise(learned, escalation)
             _check_large_model(calibration, options, large.voter)
         elif options.online is not None:
             learner = _learner(
@@ -128,7 +128,7 @@ class Cascade:
             large=large,
             prices=escalation.token_prices,
             learner=learner,
-            known=known,
+            escalation=learned,
         )
 
     @property
@@ -146,7 +146,7 @@ class Cascade:
         if self.learner is not None:
             return self.learner.measure
         calibration = self.small.calibration
-        if self.known is None or calibration is None or not self.known.scored:
+        if self.escalation is None or calibration is None or not self.escalation.scored:
             return None
         return calibration.measure
 
@@ -185,12 +185,12 @@ class Cascade:
         """
         if self.learner is not None:
             return self.learner.course(kind, self.small.options.audit)
-        if self.known is None:
+        if self.escalation is None:
             return None
         rule = None
-        if self.known.rule is not None:
-            rule = self.known.rule_named(self.known.rule)
-        return Course(rule, known=self.known)
+        if self.escalation.rule is not None:
+            rule = self.escalation.rule_named(self.escalation.rule)
+        return Course(rule, learned=self.escalation)
 
     def request_to_large(
         self, request: Request, arguments: Mapping[str, Any] | None = None
@@ -263,12 +263,12 @@ def _check_options(options: Options, small: Voter) -> None:
         )
 
 
-def _check_promise(known: LearnedEscalation, asked: Escalation) -> None:
+def _check_promise(learned: LearnedEscalation, asked: Escalation) -> None:
     """Refuse a calibration that promises less than is asked."""
-    if asked.within is not None and asked.within < known.within:
+    if asked.within is not None and asked.within < learned.within:
         raise ConfigurationError(
             f"within={asked.within:g} is less than the calibration promises "
-            f"({known.within:g}); calibrate again with this value, or leave it out"
+            f"({learned.within:g}); calibrate again with this value, or leave it out"
         )
 
 
@@ -298,5 +298,5 @@ def _learner(
     )
     if not in_event_loop():
         # A file that cannot be used is refused at once, or else by the first call.
-        learner.known("")
+        learner.learned("")
     return learner

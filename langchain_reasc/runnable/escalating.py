@@ -72,7 +72,7 @@ async def start(
     else:
         course = solver.course(request.kind)
     calibration = solver.small.calibration
-    if solver.known is not None and calibration is not None:
+    if solver.escalation is not None and calibration is not None:
         solver.small.require_fit(calibration, request.model, request.messages)
     solving = Escalating(
         solver,
@@ -107,7 +107,7 @@ async def row_of_both(
     kind = request.kind
     if grade is not None:
         kind = labelled_kind(kind)
-    return await solving.shadow(cascade.learner.known(kind), grade)
+    return await solving.shadow(cascade.learner.learned(kind), grade)
 
 
 def labelled_kind(kind: str) -> str:
@@ -203,12 +203,12 @@ class Escalating(Solving):
         return await self._with_large()
 
     async def shadow(
-        self, known: LearnedEscalation, grade: Grade | None = None
+        self, learned: LearnedEscalation, grade: Grade | None = None
     ) -> Shadowed | None:
         """Ask the small model what the large one has answered, to learn from both.
 
         Args:
-            known: what is known of the two.
+            learned: what is known of the two.
             grade: returns whether a response is right, if that is known.
 
         Returns:
@@ -224,7 +224,7 @@ class Escalating(Solving):
         if of_large.answer is not None:
             read = partial(small.answer_of, of_large.message)
             answer = await self._request.read(read)
-        small.decide_by(self._cascade.plan_by(known.shadow_rule(answer)))
+        small.decide_by(self._cascade.plan_by(learned.shadow_rule(answer)))
         await self._solve(small)
         if "small" in self.results:
             [of_small] = self.results["small"]
@@ -233,7 +233,7 @@ class Escalating(Solving):
         read_row = partial(self._row, small, grade)
         row = await self._request.run(read_row)
         budget = self._rest_of_budget()
-        if known.asks_again(row) and budget is not None:
+        if learned.asks_again(row) and budget is not None:
             await self._solve(await self._ask_beside("large", budget))
             self._failed.pop("large", None)
             if len(self.results["large"]) > 1:
@@ -330,12 +330,12 @@ class Escalating(Solving):
     async def _learn(self) -> None:
         """Learn from both models, if the question was chosen for that."""
         course = self._course
-        if course is None or course.known is None or not course.shadowed:
+        if course is None or course.learned is None or not course.shadowed:
             return
         if self.results["large"][0].decision.reason == "alone":
             return
         try:
-            row = await self.shadow(course.known)
+            row = await self.shadow(course.learned)
             learner = self._cascade.learner
             if row is not None and learner is not None:
                 observe = partial(learner.observe, self._request.kind, row)
@@ -378,18 +378,18 @@ class Escalating(Solving):
         """Why the large model answers alone, or how far learning is; empty if a rule
         decides.
         """
-        known = self._course.known if self._course else None
-        if known is None or known.rule is not None:
+        learned = self._course.learned if self._course else None
+        if learned is None or learned.rule is not None:
             return []
-        return [known.status]
+        return [learned.status]
 
     @property
     def _promise(self) -> str | None:
         """What the rule that decides promises; None without one."""
-        known = self._course.known if self._course else None
-        if known is None or known.rule is None:
+        learned = self._course.learned if self._course else None
+        if learned is None or learned.rule is None:
             return None
-        return known.promise(known.rule)
+        return learned.promise(learned.rule)
 
     def _row(self, small: Question, grade: Grade | None) -> Shadowed:
         """Return the row of a question that both models were asked."""
