@@ -61,10 +61,12 @@ class QuestionClock:
 
     @property
     def left(self) -> float | None:
-        """Seconds that the question still may take, not above zero once it has had its
-        time; None for any time.
+        """Seconds left for this question; zero or less when its time is up. None: no
+        limit.
         """
-        return None if self._question is None else self._question - self.seconds
+        if self._question is None:
+            return None
+        return self._question - self.seconds
 
     @property
     def over(self) -> bool:

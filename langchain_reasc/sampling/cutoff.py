@@ -15,7 +15,8 @@ from langchain_reasc.threads import blocking, result_of
 
 T = TypeVar("T")
 _END: Final = object()
-_AHEAD: Final = 8  # items that are read before they are needed
+_AHEAD: Final = 8
+"""Items that are read before they are needed."""
 
 
 class Cutoff:
@@ -32,7 +33,8 @@ class Cutoff:
     """
 
     def __init__(self) -> None:
-        self.stopped = self.given_up = False
+        self.stopped = False
+        self.given_up = False
         self.error: Exception | None = None
         self.prompt_tokens: int | None = None
         self._lock = threading.Lock()
@@ -69,7 +71,8 @@ class Cutoff:
 
     def _set(self, *, given_up: bool, error: Exception | None) -> None:
         with self._lock:
-            if self.stopped and (self.given_up or not given_up):
+            is_news = not self.stopped or (given_up and not self.given_up)
+            if not is_news:
                 return
             if not self.stopped:
                 self.error = error
@@ -147,7 +150,7 @@ async def read_until_cut(
         return cutoff.given_up if whole() else cutoff.stopped
 
     async def pump() -> None:
-        # a whole response that is streamed inside is not cut off there
+        # A whole response that is streamed inside is not cut off there.
         CUTOFF.set(None)
         try:
             async with aclosing(items):
@@ -155,10 +158,8 @@ async def read_until_cut(
                     workers.put(item)
                     await result_of(ahead.acquire())
                     if left or over():
-                        workers.put(
-                            None
-                            # a wake may still be on its way, and must come before the end
-                        )
+                        # A wake may still be on its way, and must come before the end.
+                        workers.put(None)
                         break
         except BaseException as error:
             workers.put(_Raised(as_failure(error)))
@@ -169,14 +170,19 @@ async def read_until_cut(
             raise cutoff.error
         return ending(items_so_far)
 
-    if over():  # nothing has been asked of the model, and nothing will be
+    if over():
+        # Nothing has been asked of the model, and nothing is.
         yield cut_off()
         return
-    until = None  # when no more is expected of what had come, once it is cut off
+    # Once the response is cut off: until when items that had come are read.
+    until = None
     with cutoff.notifying(workers.wake):
         workers.start(pump, "reasc-read")
         try:
-            while (item := await workers.get(until)) is not _END:
+            while True:
+                item = await workers.get(until)
+                if item is _END:
+                    break
                 if item is None:
                     if until is not None and time.monotonic() >= until:
                         break
@@ -219,7 +225,8 @@ def within(seconds: float | None, function: Callable[[], T], cutoff: Cutoff) -> 
         if not cutoff.given_up:
             workers.start(call, "reasc-within")
         while not cutoff.given_up:
-            if (outcome := blocking(workers.get(until))) is not None:
+            outcome = blocking(workers.get(until))
+            if outcome is not None:
                 result, error = outcome
                 if error is not None:
                     raise error

@@ -69,9 +69,9 @@ def copy_for_sample(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
     A copy takes 10 to 80 µs.
     """
     if isinstance(model, BaseChatModel):
-        return _cuttable(
-            _with_own_clients(model) if integration_of(model).own_copy else model
-        )
+        if integration_of(model).own_copy:
+            model = _with_own_clients(model)
+        return _cuttable(model)
     wrapped = wrapped_runnables(model)
     if wrapped:
         return rewrap(model, [copy_for_sample(inner) for inner in wrapped])
@@ -153,20 +153,17 @@ def _streaming(kind: type, name: str, io: Concurrency) -> Callable[..., Any]:
     def stream(
         model: BaseChatModel, messages: list[BaseMessage], *args: Any, **kwargs: Any
     ) -> Any:
+        # Not empty once the response is taken whole.
         whole: list[bool] = []
-
         schema = schema_of_stream(model, kwargs)
 
         def request(streamed: bool) -> Any:
             if streamed:
+                ask = _requesting(model, name, original)
                 if schema is None:
-                    arguments = kwargs
-                else:
-                    arguments = {**kwargs, "response_format": as_json_schema(schema)}
-                chunks = _requesting(model, name, original)(
-                    messages, *args, **arguments
-                )
-                return chunks if schema is None else with_parsed(chunks, schema)
+                    return ask(messages, *args, **kwargs)
+                arguments = {**kwargs, "response_format": as_json_schema(schema)}
+                return with_parsed(ask(messages, *args, **arguments), schema)
             whole.append(True)
             bare, whole_arguments = _unstreamed(model, kwargs)
             return _only_chunk(
@@ -180,8 +177,7 @@ def _streaming(kind: type, name: str, io: Concurrency) -> Callable[..., Any]:
 
         memory = model.__dict__[SERVER_MEMORY]
         cutoff = CUTOFF.get()
-        is_whole = streams_another_schema(model, kwargs)
-        if is_whole:
+        if streams_another_schema(model, kwargs):
             chunks = request(False)
         else:
             chunks = memory.streamed(request, kwargs.get("model"))
@@ -219,14 +215,11 @@ def _unstreamed(
 ) -> tuple[BaseChatModel, dict[str, Any]]:
     """Return a model, and the arguments of its call, that ask for no stream."""
     if getattr(model, "streaming", False):
-        bare = model.model_copy(update={"streaming": False})
-    else:
-        bare = model
-    return bare, {
-        name: value
-        for name, value in arguments.items()
-        if name not in ("stream_options", "stream_usage")
-    }
+        model = model.model_copy(update={"streaming": False})
+    whole_arguments = dict(arguments)
+    for name in ("stream_options", "stream_usage"):
+        whole_arguments.pop(name, None)
+    return model, whole_arguments
 
 
 async def _only_chunk(
@@ -273,11 +266,10 @@ def _last_chunk(
     that has not come.
     """
     metadata_so_far = [metadata_of(chunk) for chunk in before]
-    # then only its usage was to come
-    ended = any(map(has_finish_reason, metadata_so_far))
-    info: dict[str, Any] = (
-        {} if ended else {FINISH_REASON: reason, **_model_name(model, metadata_so_far)}
-    )
+    info: dict[str, Any] = {}
+    # After a finish reason, only usage was to come.
+    if not any(map(has_finish_reason, metadata_so_far)):
+        info = {FINISH_REASON: reason, **_model_name(model, metadata_so_far)}
     reported = _reported_usage(before)
     missing = None
     if info or not reported:
@@ -290,39 +282,44 @@ def _last_chunk(
     return ChatGenerationChunk(message=message, generation_info=info)
 
 
-def _model_name(model: BaseChatModel, seen: list[dict[str, Any]]) -> dict[str, str]:
+def _model_name(
+    model: BaseChatModel, metadata_so_far: list[dict[str, Any]]
+) -> dict[str, str]:
     """Return the name by which LangChain's handlers count usage; most models tell it
     with their last chunk.
     """
-    if any("model_name" in metadata for metadata in seen):
-        name = None
-    else:
-        name = langsmith_params(model).get("ls_model_name")
+    if any("model_name" in metadata for metadata in metadata_so_far):
+        return {}
+    name = langsmith_params(model).get("ls_model_name")
     return {"model_name": name} if name else {}
 
 
 def _reported_usage(chunks: list[ChatGenerationChunk]) -> UsageMetadata | None:
     reported: UsageMetadata | None = None
     for chunk in chunks:
-        if (usage := getattr(chunk.message, "usage_metadata", None)) is not None:
+        usage = getattr(chunk.message, "usage_metadata", None)
+        if usage is not None:
             reported = add_usage(reported, usage)
     return reported
 
 
 def _missing_usage(
     reported: UsageMetadata | None,
-    seen: list[dict[str, Any]],
+    metadata_so_far: list[dict[str, Any]],
     before: list[ChatGenerationChunk],
     prompt_tokens: Callable[[], int],
 ) -> UsageMetadata:
     """Return what to add to the usage that has come: some models report the prompt
     first, most only at last.
     """
-    prompt = 0 if reported and reported["input_tokens"] else prompt_tokens()
-    counted = tokens_written(
-        (chunk.message, metadata) for chunk, metadata in zip(before, seen, strict=True)
+    reported_prompt = reported["input_tokens"] if reported else 0
+    reported_output = reported["output_tokens"] if reported else 0
+    prompt = 0 if reported_prompt else prompt_tokens()
+    written = tokens_written(
+        (chunk.message, metadata)
+        for chunk, metadata in zip(before, metadata_so_far, strict=True)
     )
-    output = max(0, counted - (reported["output_tokens"] if reported else 0))
+    output = max(0, written - reported_output)
     return UsageMetadata(
         input_tokens=prompt, output_tokens=output, total_tokens=prompt + output
     )

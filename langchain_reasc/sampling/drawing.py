@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, closing, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
@@ -27,15 +27,17 @@ from langchain_reasc.models.stated import read_stated_confidence
 from langchain_reasc.models.usage import estimated_usage, reported_usage, tokens_written
 from langchain_reasc.sampling.cutoff import CUTOFF, as_failure, within
 from langchain_reasc.sampling.cuttable import copy_for_sample
-from langchain_reasc.sampling.response import SampledResponse
+from langchain_reasc.sampling.response import SampledResponse, Status
 from langchain_reasc.sampling.tracing import suppress_tracing, traced
 from langchain_reasc.sampling.wave import Wave
 from langchain_reasc.threads import blocking_items, each, result_of
 
-# seconds in which samples that were given up end by themselves; chat models need but a
-# moment
 _GRACE: Final = 1.0
-_LATE: Final = 0.15  # seconds that they have where their time is over
+"""Seconds in which samples that were given up may end by themselves. Chat models need
+but a moment.
+"""
+_LATE: Final = 0.15
+"""The same if their time is over."""
 
 
 def samples(
@@ -65,9 +67,12 @@ def samples(
         drawing = _draw_in_parallel(wave, workers)
     else:
         drawing = _draw_separately(wave, workers, live=live)
-    if model.quiet or is_parallel:  # else LangChain traces the call of each sample
+    if model.quiet or is_parallel:
+        # Otherwise LangChain traces the call of each sample.
         drawing = traced(wave, drawing)
-    return _with_stated_confidence(drawing) if model.ask_confidence else drawing
+    if model.ask_confidence:
+        return _with_stated_confidence(drawing)
+    return drawing
 
 
 def _shows_text(config: RunnableConfig) -> bool:
@@ -86,12 +91,9 @@ async def _with_stated_confidence(
 ) -> AsyncGenerator[SampledResponse | AIMessageChunk]:
     async with aclosing(drawing) as items:
         async for item in items:
-            stated = isinstance(item, SampledResponse) and item.message is not None
-            yield (
-                replace(item, message=read_stated_confidence(item.message))
-                if stated
-                else item
-            )
+            if isinstance(item, SampledResponse) and item.message is not None:
+                item = replace(item, message=read_stated_confidence(item.message))
+            yield item
 
 
 def draw_samples(
@@ -127,11 +129,10 @@ def draw_samples(
             config,
         )
         with closing(blocking_items(samples(wave))) as items:
-            samples_so_far += (
-                replace(item, seconds=time.perf_counter() - begun)
-                for item in items
-                if isinstance(item, SampledResponse)
-            )
+            for item in items:
+                if isinstance(item, SampledResponse):
+                    seconds = time.perf_counter() - begun
+                    samples_so_far.append(replace(item, seconds=seconds))
     return sorted(samples_so_far, key=lambda sample: sample.index)
 
 
@@ -147,7 +148,8 @@ async def _draw_separately(
     async def draw(index: int, chunks: list[BaseMessage]) -> None:
         try:
             workers.put(await _draw_sample(wave, index, chunks, workers, live=live))
-        except BaseException as error:  # the worker must not end before it has reported
+        except BaseException as error:
+            # Whoever waits for this worker must hear of its end.
             failure = as_failure(error)
             if is_handlers(error) or not isinstance(failure, Exception):
                 workers.put(failure)
@@ -158,8 +160,11 @@ async def _draw_separately(
 
     cutoff = wave.cutoff
     limit = wave.limit
+    # Samples are given up at the time limit; then they have a grace to end.
     grace = None
-    until = time.monotonic() + limit.seconds if limit else None
+    until = None
+    if limit is not None:
+        until = time.monotonic() + limit.seconds
     try:
         with cutoff.notifying(workers.wake):
             for index in wave.indices:
@@ -171,27 +176,28 @@ async def _draw_separately(
                     raise item
                 if isinstance(item, SampledResponse):
                     chunks = running.pop(item.index)
+                    # What a failed sample had said is paid for.
                     item = replace(item, message=item.message or salvaged(chunks))
                 if item is not None:
                     yield item
                     continue
+                # The wait was woken, or its time is over.
                 if until is not None and time.monotonic() >= until:
                     if grace is not None:
                         grace = 0.0
                         break
-                    cutoff.give_up(limit.error)  # type: ignore[union-attr]
+                    assert limit is not None
+                    cutoff.give_up(limit.error)
                 if cutoff.given_up and grace is None:
                     grace = _LATE if cutoff.error else _GRACE
                     until = time.monotonic() + grace
+            # These did not end, and are left behind.
             error = cutoff.error
+            status: Status = "failed" if error else "cancelled"
             for index, chunks in running.items():
-                yield SampledResponse(
-                    index,
-                    salvaged([*chunks]),
-                    "failed" if error else "cancelled",
-                    error,
-                )
-    finally:  # also on Ctrl-C
+                yield SampledResponse(index, salvaged([*chunks]), status, error)
+    finally:
+        # Also on Ctrl-C.
         cutoff.give_up()
         await workers.join(_GRACE if grace is None else grace)
 
@@ -226,12 +232,12 @@ async def _draw_sample(
     return _ended(wave, index, chunks_of_sample)
 
 
-def _ended(wave: Wave, index: int, said: Sequence[Any]) -> SampledResponse:
-    """Return the sample of a stream's chunks, or of one whole message."""
+def _ended(wave: Wave, index: int, parts: Sequence[Any]) -> SampledResponse:
+    """Return the sample that consists of a stream's chunks, or of one whole message."""
     model = wave.model
-    message = said[0] if said else None
+    message = parts[0] if parts else None
     if isinstance(message, AIMessageChunk):
-        message = message_of(said)
+        message = message_of(parts)
     elif not isinstance(message, AIMessage):
         name = type(message).__name__
         raise ConfigurationError(
@@ -241,22 +247,30 @@ def _ended(wave: Wave, index: int, said: Sequence[Any]) -> SampledResponse:
     else:
         message = checked_calls(message)
     refuse_failed(message.response_metadata)
-    if model.streams and model.names_end and not has_ended(said):
-        # It was cut off in good order for HTTP, and half an answer would be taken for a
-        # whole one.
+    if model.streams and model.names_end and not has_ended(parts):
+        # HTTP has ended in good order, and half an answer would count as a whole one.
         raise SamplingError(
             "the stream ended without a finish reason (finish_reason, stop_reason, "
             "status), so the response may have been cut off"
         )
     if is_cancelled(message):
         return SampledResponse(index, message, "cancelled")
-    if usage := reported_usage(message):
-        wave.cutoff.prompt_tokens = usage["input_tokens"] or wave.cutoff.prompt_tokens
-    elif model.streams:
+    has_usage = _note_prompt_tokens(wave, message)
+    if not has_usage and model.streams:
         message.response_metadata[RECEIVED_TOKENS] = tokens_written(
-            (chunk, chunk.response_metadata) for chunk in said
+            (chunk, chunk.response_metadata) for chunk in parts
         )
     return SampledResponse(index, message)
+
+
+def _note_prompt_tokens(wave: Wave, message: AIMessage) -> bool:
+    """Keep the reported length of the prompt, for estimates of other samples. Return
+    whether usage was reported.
+    """
+    usage = reported_usage(message)
+    if usage is not None and usage["input_tokens"]:
+        wave.cutoff.prompt_tokens = usage["input_tokens"]
+    return usage is not None
 
 
 async def _draw_in_parallel(
@@ -276,10 +290,11 @@ async def _draw_in_parallel(
         error = cutoff.error if cutoff.given_up else failure
     for index in sorted(missing):
         lost = SamplingError(f"the model handed over no sample {index}")
-        # What was cut off before its first token without a fault cost nothing, and is
-        # left out.
-        if why := error or (cutoff.error if cutoff.stopped else lost):
-            yield SampledResponse(index, None, "failed", why)
+        reason = error or (cutoff.error if cutoff.stopped else lost)
+        # A sample that was cut off before its first token, without a fault, cost
+        # nothing, and is left out.
+        if reason is not None:
+            yield SampledResponse(index, None, "failed", reason)
 
 
 async def _outcomes(
@@ -289,9 +304,10 @@ async def _outcomes(
     model = wave.model
     cutoff = wave.cutoff
     limit = wave.limit
-    timer = limit and workers.call_later(
-        limit.seconds, partial(cutoff.give_up, limit.error)
-    )
+    timer = None
+    if limit is not None:
+        give_up = partial(cutoff.give_up, limit.error)
+        timer = workers.call_later(limit.seconds, give_up)
     try:
         assert model.sampler is not None
         begin = partial(
@@ -314,7 +330,7 @@ async def _outcomes(
                 async for outcome in outcomes:
                     yield outcome
     finally:
-        if timer:
+        if timer is not None:
             timer.cancel()
 
 
@@ -323,21 +339,21 @@ def _handed_over(
 ) -> SampledResponse:
     cutoff = wave.cutoff
     message: AIMessage | None
-    error: Exception | None = None
-    status: Literal["complete", "cancelled", "failed"] = "complete"
+    status: Status
+    error: Exception | None
     if isinstance(outcome, FailedSample):
         message = outcome.message
-        error = outcome.error
         status = "failed"
+        error = outcome.error
     elif is_cancelled(outcome):
         message = outcome
+        status = "failed" if cutoff.error else "cancelled"
         error = cutoff.error
-        status = "failed" if error else "cancelled"
     else:
-        if usage := reported_usage(outcome):
-            cutoff.prompt_tokens = usage["input_tokens"] or cutoff.prompt_tokens
+        _note_prompt_tokens(wave, outcome)
         return SampledResponse(index, checked_calls(outcome))
     if message is not None and message.usage_metadata is None:
+        # The sampler has counted nothing of a sample that did not end.
         prompt = cutoff.prompt_tokens or wave.model.prompt_tokens(wave.messages)
         estimated = estimated_usage(message, prompt_tokens=prompt)
         metadata = message.response_metadata | {USAGE_ESTIMATED: True}

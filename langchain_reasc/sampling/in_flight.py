@@ -21,15 +21,14 @@ class _Slots:
         self.left = limit
         self.lock = threading.Lock()
         self.queue: deque[Workers] = deque()  # of those who wait
-        self._shared_by = (
-            shared_by  # kept alive, or others might come to have their ids
-        )
+        # Kept alive, or others might come to have their ids.
+        self._shared_by = shared_by
 
     def wake_first(self) -> None:
         with self.lock:
-            first = self.queue[0] if self.queue else None
-        if first:
-            first.wake()
+            waiting = list(self.queue)
+        if waiting:
+            waiting[0].wake()
 
 
 _sharing: Final = threading.Lock()
@@ -77,12 +76,12 @@ async def take_slots(
     """
     limit = checked_limit(config)
     if limit is None:
-        return TakenSlots(0 if cutoff.given_up else most, None)
+        count = 0 if cutoff.given_up else most
+        return TakenSlots(count, None)
     loop = io.loop
+    key = (limit, id(model), id(loop))
     with _sharing:
-        slots = _shared.setdefault(
-            (limit, id(model), id(loop)), _Slots(limit, (model, loop))
-        )
+        slots = _shared.setdefault(key, _Slots(limit, (model, loop)))
     waiting = io.workers()
     taken = 0
     with slots.lock:
@@ -91,8 +90,9 @@ async def take_slots(
         with cutoff.notifying(waiting.wake):
             while not cutoff.given_up:
                 with slots.lock:
-                    taken = min(most, slots.left) if slots.queue[0] is waiting else 0
-                    slots.left -= taken
+                    if slots.queue[0] is waiting:
+                        taken = min(most, slots.left)
+                        slots.left -= taken
                 if taken:
                     break
                 await waiting.get()

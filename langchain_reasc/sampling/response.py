@@ -8,6 +8,9 @@ from langchain_core.messages import AIMessage
 from langchain_reasc.complaints import shortened
 from langchain_reasc.models.usage import output_tokens
 
+Status = Literal["complete", "cancelled", "failed"]
+"""How a sample ended; ``cancelled`` if it was cut off once the decision had fallen."""
+
 
 @dataclass(frozen=True, slots=True)
 class SampledResponse:
@@ -17,8 +20,7 @@ class SampledResponse:
         index: its place in launch order, from 0.
         message: what the model said, with its token signals; partial if the sample was
             cut off, None if it failed before the first token.
-        status: ``complete``, ``cancelled`` (cut off once the decision had fallen) or
-            ``failed``.
+        status: how it ended.
         error: what a failed sample raised.
         seconds: from the launch of its wave to its end; None if that was not timed.
         used: whether the decision rests on it; others were launched beside it and paid
@@ -31,7 +33,7 @@ class SampledResponse:
 
     index: int
     message: AIMessage | None
-    status: Literal["complete", "cancelled", "failed"] = "complete"
+    status: Status = "complete"
     error: Exception | None = None
     seconds: float | None = None
     used: bool = False

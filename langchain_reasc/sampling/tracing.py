@@ -60,20 +60,20 @@ class TracedRun:
             )
             self._manager = await result_of(started)
 
-    async def step(self, what: Callable[[RunnableConfig], Coroutine[Any, Any, T]]) -> T:
+    async def step(self, work: Callable[[RunnableConfig], Coroutine[Any, Any, T]]) -> T:
         """Do something below the run; an error ends it."""
         await self.start()
         below = patch_config(self._config, callbacks=self._manager.get_child())
         try:
             with set_config_context(below) as context:
-                return await self._io.run_in(context, what(below))
+                return await self._io.run_in(context, work(below))
         except BaseException as error:
             await self.fail(error)
             raise
 
-    async def last(self, what: Callable[[RunnableConfig], Coroutine[Any, Any, T]]) -> T:
+    async def last(self, work: Callable[[RunnableConfig], Coroutine[Any, Any, T]]) -> T:
         """Do the step that ends the run with its result."""
-        output = await self.step(what)
+        output = await self.step(work)
         await self.end(output)
         return output
 
@@ -128,9 +128,8 @@ def suppress_tracing() -> Iterator[None]:
     """Within the block, suppress handlers that listen to every call of a context:
     tracers, counters of usage.
     """
-    from langsmith.run_helpers import (
-        tracing_context,
-    )  # slow to import, as langchain-core says too
+    # Slow to import, as langchain-core says too.
+    from langsmith.run_helpers import tracing_context
 
     before = [(variable, variable.set(None)) for variable in listeners()]
     try:
