@@ -133,17 +133,17 @@ class ChatReASC(ChatModelAround):
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Bind tools in the inner model's form."""
         if tool_choice is None:
-            given = kwargs
+            arguments = kwargs
         else:
-            given = {**kwargs, "tool_choice": tool_choice}
+            arguments = {**kwargs, "tool_choice": tool_choice}
 
         def bound(model: Any) -> Any:
             return model.bind_tools(
-                tools, **bindable(given, self.sampled, model, "bind_tools")
+                tools, **bindable(arguments, self.sampled, model, "bind_tools")
             )
 
         inner: Any = unbound(self.sampled)
-        chain = inner.bind_tools(tools, **given)
+        chain = inner.bind_tools(tools, **arguments)
         return replace_model(
             chain, partial(self._with_large(bound, chain)._in_place_of, tools)
         )
@@ -160,8 +160,8 @@ class ChatReASC(ChatModelAround):
         kwargs = one_method([self.sampled, self.larger]) | kwargs
 
         def bound(model: Any) -> Any:
-            own = bindable(kwargs, self.sampled, model, "with_structured_output")
-            return model.with_structured_output(schema, **own)
+            arguments = bindable(kwargs, self.sampled, model, "with_structured_output")
+            return model.with_structured_output(schema, **arguments)
 
         chain = inner.with_structured_output(schema, include_raw=include_raw, **kwargs)
         voting = self._with_large(bound, chain)
@@ -468,10 +468,10 @@ class ChatReASC(ChatModelAround):
         if self.larger is None:
             return self
         larger = self.escalating_to(with_bound(self.larger, bound))
-        made = self.model_copy(update={"escalate_to": larger})
-        made._call_budget = self._call_budget
-        made._bound_to_small = frozenset(first_binding(chain).kwargs)
-        return made
+        copy = self.model_copy(update={"escalate_to": larger})
+        copy._call_budget = self._call_budget
+        copy._bound_to_small = frozenset(first_binding(chain).kwargs)
+        return copy
 
     def _in_place_of(
         self, tools: Sequence[Any], bound: Runnable[Any, Any], schema: Any = None
@@ -492,13 +492,13 @@ class ChatReASC(ChatModelAround):
     ) -> "ChatReASC":
         is_own = any(inner is leaf.model for leaf in leaves(self.sampled, {}))
         if is_own:
-            made = self
+            copy = self
         else:
-            made = self.model_copy(update={"model": with_inner(self.sampled, inner)})
-        made._call_budget = self._call_budget
-        made._bound_to_small = self._bound_to_small
-        made._asked = self._asked
-        return made._checking_calls(tools)._held_to(schema)
+            copy = self.model_copy(update={"model": with_inner(self.sampled, inner)})
+        copy._call_budget = self._call_budget
+        copy._bound_to_small = self._bound_to_small
+        copy._asked = self._asked
+        return copy._checking_calls(tools)._held_to(schema)
 
 
 def _relayed(question: Question) -> RelayedChunks:

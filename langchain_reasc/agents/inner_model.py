@@ -109,13 +109,13 @@ class ChatModelAround(Face, BaseChatModel):
             for name in sorted(names)
             if (value := getattr(self, name, None)) is not None
         }
-        shown = {
+        described = {
             name: getattr(value, "__qualname__", None) or str(value)
             for name, value in options.items()
         }
-        shown["tool_votes"] = str(self.tool_votes.as_plain())
+        described["tool_votes"] = str(self.tool_votes.as_plain())
         if isinstance(self.calibration, Calibration):
-            shown["calibration"] = (
+            described["calibration"] = (
                 f"{self.calibration.summary()} "
                 f"({self.calibration.created_at.isoformat()})"
             )
@@ -125,7 +125,7 @@ class ChatModelAround(Face, BaseChatModel):
         if isinstance(self.escalate_to, Escalation):
             models["escalate_to"]["within"] = str(self.escalate_to.within)
             models["escalate_to"]["prices"] = str(self.escalate_to.prices)
-        return {**models, **shown}
+        return {**models, **described}
 
     def _get_ls_params(
         self, stop: list[str] | None = None, **kwargs: Any

@@ -370,7 +370,7 @@ ReASCMiddleware.__doc__ = (
 )
 
 
-def _checked(given: VoteOptions, usage: Any) -> tuple[dict[str, Any], ChatReASC]:
+def _checked(vote_options: VoteOptions, usage: Any) -> tuple[dict[str, Any], ChatReASC]:
     """Return the options, with a calibration read from its file, and a model made with
     them to check them.
 
@@ -378,7 +378,7 @@ def _checked(given: VoteOptions, usage: Any) -> tuple[dict[str, Any], ChatReASC]
         ConfigurationError: one that does not exist, or a value that it cannot have.
         CalibrationFileError: the calibration's file cannot be read.
     """
-    options: dict[str, Any] = dict(given)
+    options: dict[str, Any] = dict(vote_options)
     refuse_former_names(options)
     unknown = options.keys() - VoteOptions.__annotations__.keys()
     if unknown:

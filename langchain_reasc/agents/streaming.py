@@ -48,11 +48,9 @@ def remember_run(run: RunManager) -> None:
     """Keep the run of the call as the parent of its samples."""
     child: Any = []
     if run is not None:
-        kind: Any = (
-            AsyncCallbackManager
-            if isinstance(run, AsyncCallbackManagerForLLMRun)
-            else CallbackManager
-        )
+        kind: Any = CallbackManager
+        if isinstance(run, AsyncCallbackManagerForLLMRun):
+            kind = AsyncCallbackManager
         child = _child(
             kind,
             run.run_id,
@@ -60,23 +58,23 @@ def remember_run(run: RunManager) -> None:
             run.inheritable_tags,
             run.inheritable_metadata,
         )
-    _CONFIG.set(
-        {**(_CONFIG.get() or _passed_down(ensure_config())), "callbacks": child}
-    )
+    config = _CONFIG.get() or _passed_down(ensure_config())
+    _CONFIG.set({**config, "callbacks": child})
 
 
 def stream_config(kind: type[Manager], config: RunnableConfig | None) -> RunnableConfig:
     """Return the config for a stream, with the id of its run chosen in advance, and
     kept as the samples' parent.
     """
-    given: RunnableConfig = ensure_config(config)
-    manager: Any = kind.configure(given.get("callbacks"))
-    run_id = given.get("run_id") or uuid7()
-    tags = [*manager.inheritable_tags, *(given.get("tags") or [])]
-    metadata = {**manager.inheritable_metadata, **(given.get("metadata") or {})}
+    call: RunnableConfig = ensure_config(config)
+    manager: Any = kind.configure(call.get("callbacks"))
+    # LangChain takes the id from the config, so that the samples' parent is known here.
+    run_id = call.get("run_id") or uuid7()
+    tags = [*manager.inheritable_tags, *(call.get("tags") or [])]
+    metadata = {**manager.inheritable_metadata, **(call.get("metadata") or {})}
     child = _child(kind, run_id, manager.inheritable_handlers, tags, metadata)
-    _CONFIG.set({**_passed_down(given), "callbacks": child})
-    return {**given, "callbacks": manager, "run_id": run_id}
+    _CONFIG.set({**_passed_down(call), "callbacks": child})
+    return {**call, "callbacks": manager, "run_id": run_id}
 
 
 def take_config(run: RunManager) -> RunnableConfig:
@@ -161,6 +159,8 @@ class RelayedChunks:
             update["additional_kwargs"] = {}
         relayed = chunk.model_copy(update=update)
         says_something = relayed.content or relayed.additional_kwargs
+        # A chunk without content is relayed for its metadata, which with tools come at
+        # the end.
         if not says_something and (self._may_call or not relayed.response_metadata):
             return []
         self._chunks.append(relayed)
@@ -172,6 +172,7 @@ class RelayedChunks:
             return chunks_of(message)
         if self._may_call:
             return chunks_of(self._continued(message))
+        # Whoever adds the chunks up must not add what was relayed a second time.
         metadata: set[str] = set()
         extras: set[str] = set()
         for chunk in self._chunks:
@@ -198,6 +199,7 @@ class RelayedChunks:
                 _moved(block, index) for index, block in enumerate(content, 1000)
             ]
         elif content:
+            # The text of another response stands below what was relayed.
             content = f"\n\n{content}"
         id = self._chunks[0].id or message.id
         return message.model_copy(update={"content": content, "id": id})

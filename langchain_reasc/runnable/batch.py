@@ -110,6 +110,7 @@ class Batch:
         self._limit = checked_limit(configs[0]) if configs else None
         self._inputs = []
         for index, (value, own_config) in enumerate(zip(inputs, configs, strict=True)):
+            # LangChain would bound each input by its own number.
             limited = {**own_config, "max_concurrency": self._limit}
             self._inputs.append(_Input(index, value, cast(RunnableConfig, limited)))
         self._budget: TotalBudget | None = None
@@ -146,8 +147,8 @@ class Batch:
         try:
             with show_progress(self._progress, len(self._inputs)) as advance:
                 async with (
-                    io.jobs(self._limit, self._cutoff.give_up) as each,
-                    aclosing(self._answered(io, each)) as answered,
+                    io.jobs(self._limit, self._cutoff.give_up) as run_each,
+                    aclosing(self._answered(io, run_each)) as answered,
                 ):
                     async for item in answered:
                         outcome = item.outcome
@@ -168,29 +169,29 @@ class Batch:
                     await item.run.fail(unanswered)
 
     def _answered(
-        self, io: Concurrency, each: RunEach[_Input, _Input]
+        self, io: Concurrency, run_each: RunEach[_Input, _Input]
     ) -> AsyncGenerator[_Input]:
         if self._budget is not None:
-            return self._in_rounds(self._budget, each)
-        return self._one_by_one(io, each)
+            return self._in_rounds(self._budget, run_each)
+        return self._one_by_one(io, run_each)
 
     async def _one_by_one(
-        self, io: Concurrency, each: RunEach[_Input, _Input]
+        self, io: Concurrency, run_each: RunEach[_Input, _Input]
     ) -> AsyncGenerator[_Input]:
         plan: DecisionPlan | None = None
         if self._voter.mixture is not None:
-            plan = await self._plan_by_firsts(io, each)
+            plan = await self._plan_by_firsts(io, run_each)
         step = partial(self._step, partial(self._answer, plan), is_last=True)
-        async with aclosing(each(step, self._inputs)) as answered:
+        async with aclosing(run_each(step, self._inputs)) as answered:
             async for item in answered:
                 yield item
 
     async def _plan_by_firsts(
-        self, io: Concurrency, each: RunEach[_Input, _Input]
+        self, io: Concurrency, run_each: RunEach[_Input, _Input]
     ) -> DecisionPlan | None:
         """Draw the first sample of each input, and calibrate on these."""
         step = partial(self._step, _draw_first)
-        async with aclosing(each(step, self._inputs)) as samples:
+        async with aclosing(run_each(step, self._inputs)) as samples:
             async for _ in samples:
                 pass
         firsts = [item.first for item in self._inputs if item.first is not None]
@@ -200,11 +201,14 @@ class Batch:
         return plan
 
     async def _in_rounds(
-        self, budget: TotalBudget, each: RunEach[_Input, _Input]
+        self, budget: TotalBudget, run_each: RunEach[_Input, _Input]
     ) -> AsyncGenerator[_Input]:
-        while indices := budget.next_inputs():
+        while True:
+            indices = budget.next_inputs()
+            if not indices:
+                break
             inputs = [self._inputs[index] for index in indices]
-            async with aclosing(each(self._sample, inputs)) as sampled:
+            async with aclosing(run_each(self._sample, inputs)) as sampled:
                 async for item in sampled:
                     is_answered = item.outcome is not None
                     if item.question is not None:

@@ -373,8 +373,8 @@ class _Asking:
             for _ in rows:
                 move()
             async with (
-                io.jobs(self._concurrency, cutoff.give_up) as each,
-                aclosing(each(ask, missing)) as outcomes,
+                io.jobs(self._concurrency, cutoff.give_up) as run_each,
+                aclosing(run_each(ask, missing)) as outcomes,
             ):
                 async for index, outcome in outcomes:
                     rows[index] = outcome

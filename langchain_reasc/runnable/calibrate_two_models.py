@@ -80,8 +80,8 @@ async def calibrate_two_models(
     errors: list[Exception] = []
     with warnings, show_progress(progress, len(questions)) as move:
         async with (
-            io.jobs(concurrency, cutoff.give_up) as each,
-            aclosing(each(ask, questions)) as outcomes,
+            io.jobs(concurrency, cutoff.give_up) as run_each,
+            aclosing(run_each(ask, questions)) as outcomes,
         ):
             async for error in outcomes:
                 if error is not None:

@@ -209,6 +209,7 @@ class Cascade:
         if self.large.config:
             config = merge_configs(self.large.config, config)
         model = self.large.voter.model.resolved(config)
+        # Arguments of one provider mean nothing to another.
         settings = request.model.settings_for(model, arguments)
         messages = request.history
         if not request.model.shares_client_with(model):
@@ -222,6 +223,7 @@ class Cascade:
             cutoff=request.cutoff,
             role="large",
         )
+        # Both models share the time of the question.
         large.clock = request.clock
         return large
 
@@ -263,11 +265,11 @@ def _check_options(options: Options, small: Voter) -> None:
         )
 
 
-def _check_promise(learned: LearnedEscalation, asked: Escalation) -> None:
+def _check_promise(learned: LearnedEscalation, escalation: Escalation) -> None:
     """Refuse a calibration that promises less than is asked."""
-    if asked.within is not None and asked.within < learned.within:
+    if escalation.within is not None and escalation.within < learned.within:
         raise ConfigurationError(
-            f"within={asked.within:g} is less than the calibration promises "
+            f"within={escalation.within:g} is less than the calibration promises "
             f"({learned.within:g}); calibrate again with this value, or leave it out"
         )
 

@@ -161,13 +161,16 @@ class Escalating(Solving):
         both.
         """
         course = self._course
+        # Both models' spending is reported together, at the end.
         budget = replace(self._budget, on_spent=None)
         if course is None:
+            # Nothing is learned: the plan of the small model decides.
             await self._ask("small", budget, **self._options)
         elif course.rule is not None and not course.shadowed:
             plan = self._cascade.plan_by(course.rule)
             await self._ask("small", budget, **self._options, plan=plan)
         else:
+            # The large model's answer is the result, whatever the small one says.
             await self._ask("large", budget, **self._options)
         self.question = self._questions[0]
 
@@ -222,19 +225,22 @@ class Escalating(Solving):
         small = await self._ask_beside("small", budget, plan=plan)
         answer = None
         if of_large.answer is not None:
-            read = partial(small.answer_of, of_large.message)
-            answer = await self._request.read(read)
+            read_answer = partial(small.answer_of, of_large.message)
+            answer = await self._request.read(read_answer)
+        # Equal first answers decide all tests, so most races need one response.
         small.decide_by(self._cascade.plan_by(learned.shadow_rule(answer)))
         await self._solve(small)
         if "small" in self.results:
             [of_small] = self.results["small"]
             if of_small.decision.reason not in ("unanimous", "contested"):
+                # The race was cut short.
                 return None
         read_row = partial(self._row, small, grade)
         row = await self._request.run(read_row)
         budget = self._rest_of_budget()
         if learned.asks_again(row) and budget is not None:
             await self._solve(await self._ask_beside("large", budget))
+            # The first answer stands, even if the second failed.
             self._failed.pop("large", None)
             if len(self.results["large"]) > 1:
                 row = await self._request.run(read_row)
@@ -242,6 +248,7 @@ class Escalating(Solving):
             # A judge may have compared the answers since.
             [of_small] = self.results["small"]
             self.results["small"] = [replace(of_small, usage=small.usage)]
+        # A small model that failed has no answer, which is a row like any other.
         self._failed.pop("small", None)
         return row
 
@@ -279,6 +286,7 @@ class Escalating(Solving):
         """
         options["live"] = None
         if "deserves_vote" in options:
+            # The user's function was asked about the first model's response.
             options["deserves_vote"] = self._deserves_second_vote
         return await self._ask(role, budget, **options)
 
@@ -333,6 +341,7 @@ class Escalating(Solving):
         if course is None or course.learned is None or not course.shadowed:
             return
         if self.results["large"][0].decision.reason == "alone":
+            # Such answers are not compared.
             return
         try:
             row = await self.shadow(course.learned)
@@ -350,6 +359,7 @@ class Escalating(Solving):
         one.
         """
         if result.decision.reason == "alone":
+            # It was not voted on, and stands, unless the model refused to answer.
             return is_refusal(result.winner)
         below = self.options.abstain_below
         is_doubted = below is not None and result.doubt_below(below) is not None
@@ -367,9 +377,7 @@ class Escalating(Solving):
         samples = self._budget.samples
         if samples is not None:
             samples -= sum(question.launched for question in self._questions)
-        if (tokens is not None and tokens <= 0) or (
-            samples is not None and samples <= 0
-        ):
+        if any(left is not None and left <= 0 for left in (tokens, samples)):
             return None
         return CallBudget(tokens, samples, self._budget.seconds)
 
@@ -404,8 +412,8 @@ class Escalating(Solving):
         used = [response for response in responses if response.used]
         right = None
         if grade is not None:
-            message = used[0].message if used else None
-            is_small_right = message is not None and grade(message)
+            first = used[0].message if used else None
+            is_small_right = first is not None and grade(first)
             right = is_small_right, grade(of_large[0].message)
         answers: list[str | None] = []
         for result in of_large:
@@ -448,20 +456,22 @@ class Escalating(Solving):
             decision = replace(decision, reason=reason)
         if decision.reason == "alone":  # such responses were never compared
             promise = None
-        drawn: list[SampledResponse] = []
-        others: list[Usage] = []
-        for responses, usage in self._spent():
-            if usage is not result.usage:
-                others.append(usage)
-                responses = [
-                    replace(response, used=False, weight=0.0) for response in responses
-                ]
+        all_responses: list[SampledResponse] = []
+        other_usages: list[Usage] = []
+        for responses, usage in self._paid():
+            is_other = usage is not result.usage
+            if is_other:
+                other_usages.append(usage)
             for response in responses:
-                drawn.append(replace(response, index=len(drawn)))
+                # Nothing but the answering model's responses decided.
+                if is_other:
+                    response = replace(response, used=False, weight=0.0)
+                index = len(all_responses)
+                all_responses.append(replace(response, index=index))
         account = replace(
             result.account,
-            launched=len(drawn),
-            failed=sum(response.status == "failed" for response in drawn),
+            launched=len(all_responses),
+            failed=sum(response.status == "failed" for response in all_responses),
             answered_by=answered_by,
             is_shadowed=answered_by == "large" and is_shadowed,
             models=self._models(),
@@ -478,8 +488,8 @@ class Escalating(Solving):
         return replace(
             result,
             decision=decision,
-            responses=tuple(drawn),
-            usage=Usage.of_two_models(result.usage, others),
+            responses=tuple(all_responses),
+            usage=Usage.of_two_models(result.usage, other_usages),
             account=account,
             notices=tuple(notices),
         )
@@ -495,29 +505,32 @@ class Escalating(Solving):
             return "unanswered" if decision.answer is None else "escalated"
         return decision.reason if decision.undecided else "escalated"
 
-    def _spent(
+    def _paid(
         self, role: Role | None = None
     ) -> list[tuple[Sequence[SampledResponse], Usage]]:
         """Return the samples of each question, and their cost; of one model, or of
         both.
         """
-        spent: list[tuple[Sequence[SampledResponse], Usage]] = []
-        for asked, results in self.results.items():
-            if role in (None, asked):
-                spent += [(result.responses, result.usage) for result in results]
-        for asked in _ROLES:
-            for question in self._questions:
-                is_lost = question.request.role == asked and not question.has_response
-                if is_lost and role in (None, asked):
-                    spent.append((question.sampled_responses, question.usage))
-        return spent
+        paid: list[tuple[Sequence[SampledResponse], Usage]] = []
+        for result_role, results in self.results.items():
+            if role in (None, result_role):
+                paid += [(result.responses, result.usage) for result in results]
+        # Questions that failed have no result, and were paid for all the same.
+        failed = [question for question in self._questions if not question.has_response]
+        for failed_role in _ROLES:
+            if role not in (None, failed_role):
+                continue
+            for question in failed:
+                if question.request.role == failed_role:
+                    paid.append((question.sampled_responses, question.usage))
+        return paid
 
     def _models(self) -> dict[str, ModelAccount]:
         """Return what each model answered, and what it cost."""
         models: dict[str, ModelAccount] = {}
         for role in _ROLES:
-            spent = self._spent(role)
-            if not spent:
+            paid = self._paid(role)
+            if not paid:
                 continue
             answer = None
             evidence: Mapping[str, float] = {}
@@ -535,10 +548,10 @@ class Escalating(Solving):
                 answer=answer,
                 evidence=evidence,
                 reason=reason,
-                launched=sum(len(responses) for responses, _ in spent),
-                input=sum(usage.input_tokens for _, usage in spent),
-                output=sum(usage.output_tokens for _, usage in spent),
-                cost=sum(self._cascade.cost(usage.bill, role) for _, usage in spent),
+                launched=sum(len(responses) for responses, _ in paid),
+                input=sum(usage.input_tokens for _, usage in paid),
+                output=sum(usage.output_tokens for _, usage in paid),
+                cost=sum(self._cascade.cost(usage.bill, role) for _, usage in paid),
             )
         return models
 

@@ -137,9 +137,9 @@ class Face(Options):
         }
         if not classes:
             return self
-        checking = BaseModel.__copy__(self)
-        checking._solver = self._solver.with_classes(classes)
-        return checking
+        copy = BaseModel.__copy__(self)
+        copy._solver = self._solver.with_classes(classes)
+        return copy
 
     def _held_to(self, schema: Any) -> Self:
         """Return a copy whose answers are held to a schema, so that an object which is
@@ -147,9 +147,9 @@ class Face(Options):
         """
         if schema is None or self._voter.extract.objects is None:
             return self
-        held = BaseModel.__copy__(self)
-        held._solver = self._solver.held_to(typed_schema(schema))
-        return held
+        copy = BaseModel.__copy__(self)
+        copy._solver = self._solver.held_to(typed_schema(schema))
+        return copy
 
     @property
     def calibrator(self) -> Calibrator | None:

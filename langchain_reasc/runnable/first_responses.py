@@ -45,6 +45,7 @@ def plan_by_firsts(firsts: Sequence[SampledResponse], voter: Voter) -> DecisionP
     """
     assert voter.mixture is not None
     measure = voter.mixture.measure
+    # One server behind a balancer may give another k or V than the others.
     scores = list(_first_scores(firsts, voter, measure))
     most = _most_common(scores)
     comparable = [first for first in scores if _is_comparable(first.provenance, most)]

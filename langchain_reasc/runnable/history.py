@@ -33,6 +33,7 @@ def as_readable(
             readable[index] = _plain(message)
     if not model.must_think:
         return model, readable
+    # A thinking model refuses calls of its open turn that have no thoughts of its own.
     turn = _open_turn(readable)
     if not _lacks_thoughts(readable[turn]):
         return model, readable

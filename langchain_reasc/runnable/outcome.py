@@ -43,6 +43,7 @@ def outcome_of(question: Question) -> ReASCResult:
         raise error_without_response(question.samples)
     decision = question.decision
     if decision is None:
+        # What there is must decide.
         reason = question.ended_by or "budget"
         decision = replace(question.decide(), stop=True, reason=reason)
     promises = question.plan.promises(decision, question.responses[0].score)
@@ -183,6 +184,7 @@ def _winner(
 
     best = max(candidates, key=trust)
     if question.passed_on and candidates[0].index == 0:
+        # The caller has its beginning already.
         best = candidates[0]
     winner = best.message
     assert winner is not None

@@ -144,6 +144,7 @@ class Question:
         self._lost: list[SampledResponse] = []
         self._unjoined: dict[int, Response] = {}
         self.responses: list[Response] = []
+        # The next sample, in launch order, to decide on.
         self._next = 0
         self._launched = 0
         # Responses after each of which the rule did not stop.
@@ -154,7 +155,8 @@ class Question:
         if first is not None:
             if first.status == "complete":
                 self.add_sample(first)
-            else:  # it is paid for, and drawn again
+            else:
+                # It is paid for, and drawn again.
                 self._lost.append(first)
 
     def decide_by(self, plan: DecisionPlan) -> None:
@@ -174,10 +176,12 @@ class Question:
         if self.ended_by or launched >= self._max_samples:
             return 0
         if self.decision:
+            # After the decision, only an audit is drawn.
             return 1 if self.audit.is_due else 0
         if launched and not self._unjoined:
             self._check_failures()
         if self.undecided_vote is not None:
+            # If the response needs no vote, others would be drawn in vain.
             return 1
         wave = min(self.voter.options.concurrency, self._max_samples - launched)
         return self._useful(wave)
@@ -200,6 +204,7 @@ class Question:
                 model was not asked for it.
         """
         self._samples[sample.index] = sample
+        # Decide in launch order: short responses come first, and would be preferred.
         while self.decision is None and self._next in self._samples:
             following = self._samples[self._next]
             self._next += 1
@@ -214,6 +219,7 @@ class Question:
         """
         if isinstance(error, ReASCError) or is_control_flow(error):
             raise error
+        # The response is paid for, so the failure of a user's function must not lose it.
         name = getattr(self.deserves_vote, "__name__", "when")
         failure = f"{name} failed on a response: {error!r}"
         logger.warning("%s; the response is put to the vote", failure, exc_info=error)
@@ -271,6 +277,7 @@ class Question:
         responses = self.responses
         decision = decide(self._rule, responses, undecided=self._undecided)
         if not decision.stop:
+            # These need not be decided on again.
             self._undecided = len(responses)
         return decision
 
@@ -291,6 +298,7 @@ class Question:
     @property
     def launched(self) -> int:
         """Samples launched so far, those given up with an error too."""
+        # A sample that was cut off before its first token may never come.
         return max(self._launched, len(self._samples))
 
     @property
@@ -367,11 +375,12 @@ class Question:
         responses = self.responses
         if any(response.answer is not None for response in responses):
             return fewest_further(self._rule, responses, wave)
+        # Look ahead with made-up answers, which have no fields and no parts.
         try:
             rule = rule_in_use(rule, self._max_samples)
             return fewest_further(rule, responses, wave)
         except Exception:
-            # Of a user's rule that reads answers, and cannot read one that is made up.
+            # A user's rule may read answers, and fail on one that is made up.
             return wave
 
     def _check_failures(self) -> None:
@@ -391,6 +400,7 @@ class Question:
         voted = []
         for sample in samples:
             if sample.index not in votes:
+                # It failed, or came after the decision.
                 voted.append(replace(sample, asked=role))
                 continue
             response, weight = votes[sample.index]

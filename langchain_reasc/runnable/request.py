@@ -65,6 +65,7 @@ class Request:
         self.model = voter.model.resolved(config, kwargs)
         if self.model.no_logprobs:
             voter.require_confidence(self.model)
+        # Another model may read this history otherwise, see `as_readable`.
         self.history = to_messages(value)
         """The messages as they were given."""
         self.messages = self.history

@@ -224,8 +224,8 @@ class ReASCRunnable(Face, RunnableSerializable[LanguageModelInput, AIMessage]):
         kwargs = one_method([self.sampled, self.larger]) | kwargs
 
         def bound(model: Any) -> Any:
-            own = bindable(kwargs, self.sampled, model, "with_structured_output")
-            return model.with_structured_output(schema, **own)
+            arguments = bindable(kwargs, self.sampled, model, "with_structured_output")
+            return model.with_structured_output(schema, **arguments)
 
         bound_face = self._bound(bound)
         if "answer" in self.model_fields_set:
@@ -291,13 +291,13 @@ class ReASCRunnable(Face, RunnableSerializable[LanguageModelInput, AIMessage]):
             total_samples: samples that all inputs together may take, in the same way.
             **kwargs: passed to every call of the model.
         """
-        own: Any = {
+        options: Any = {
             "progress": progress,
             "total_tokens": total_tokens,
             "total_samples": total_samples,
         }
         completed = self.batch_as_completed(
-            inputs, config, return_exceptions=return_exceptions, **own, **kwargs
+            inputs, config, return_exceptions=return_exceptions, **options, **kwargs
         )
         outcomes = dict(completed)
         return [cast(AIMessage, outcomes[index]) for index in range(len(inputs))]

@@ -69,6 +69,7 @@ class Solving:
         question = self.question
         try:
             try:
+                # A first response that fails before its first chunk is drawn again.
                 while question.live and not question.has_response:
                     count = question.samples_to_launch
                     if not count:
@@ -149,7 +150,8 @@ async def solve(question: Question) -> ReASCResult:
 
 async def finish(question: Question) -> ReASCResult:
     """Return the outcome of the samples that there are, and learn from it."""
-    if question.voter.mixture is not None:  # which may be fitted anew
+    if question.voter.mixture is not None:
+        # The mixture may be fitted anew, which takes long.
         return await question.request.run(partial(outcome_of, question))
     return outcome_of(question)
 
@@ -169,6 +171,7 @@ async def draw(
                 yield item
                 continue
             await _judge(question, item)
+            # Preparing may take half a second, in which other samples go on.
             if not request.voter.prepared.is_set():
                 await request.run(request.voter.prepare)
             await request.read(partial(question.add_sample, item))
@@ -208,6 +211,7 @@ async def _wave(
     ``launch`` returns the indices of as many samples as there is room for. With a
     ``live`` model the chunks are passed on.
     """
+    # The time in which a question waits for others is not its own.
     request.clock.pause()
     slots = await take_slots(
         request.voter.model.origin,
@@ -231,6 +235,7 @@ async def _wave(
         ended=slots.give_back,
         io=request.io,
     )
+    # What one wave learns of the prompt's length serves the estimates of the next.
     wave.cutoff.prompt_tokens = request.prompt_tokens
     drawing = samples(wave, live=live is not None)
     try:
@@ -248,7 +253,8 @@ async def _judge(question: Question, first: SampledResponse) -> None:
     if deserves_vote is None or first.status != "complete" or first.message is None:
         return
     if says_nothing(first.message) and not question.passed_on:
-        return  # the model is asked again
+        # The model is asked again.
+        return
     try:
         deserved = deserves_vote(first.message)
         if question.request.io.blocks:

@@ -233,6 +233,7 @@ class VoteReader:
         answer = self._class_of(vote)
         key = None
         weaker: tuple[str, ...] = ()
+        # Calls are written canonically, and compared as they are written.
         if answer is not None and not vote.calls and self.extract.by_form:
             form = self.extract.form(answer)
             key = form.key
@@ -336,12 +337,14 @@ class VoteReader:
                 return None
             return self._score_by(measure, reading)
         except (LogprobsUnavailable, ConfidenceError) as error:
+            # A response without a vote needs no weight.
             if measure is not None and vote.answer is not None:
                 if self._is_required:
                     raise
                 self.missing.append(str(error))
             return None
         finally:
+            # One for each response, so that responses and readings stay in step.
             if self._keeps_readings:
                 self.readings.append(reading)
 
@@ -362,6 +365,7 @@ class VoteReader:
         score = reading.score(measure)
         self._odd.update(reading.notices)
         if not self._is_scored:
+            # All scores of a question are made of the same signal, k and V.
             self._is_scored = True
             self.provenance = reading.provenance(measure.signal)
         return score
@@ -379,6 +383,7 @@ class VoteReader:
         try:
             check_signal(signal, calibration.provenance, provenance, carried)
         except FingerprintMismatch as error:
+            # Only the first response is refused: later ones stand beside paid votes.
             if not self._is_scored and not self._keeps_readings:
                 raise
             raise LogprobsUnavailable(str(error)) from error

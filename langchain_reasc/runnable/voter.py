@@ -140,7 +140,7 @@ class Voter:
             is_small=is_small,
         )
         if options.is_learning or options.fixed_prompt is not None:
-            # The fingerprint fails where the fixed prompt is none.
+            # To compute the fingerprint also checks the fixed prompt.
             running = voter.fingerprint
             if not is_small:
                 learner = _learner(options, measure, running, quiet=quiet)
@@ -213,6 +213,7 @@ class Voter:
     def plan(self, calibration: Calibration | None) -> DecisionPlan:
         """Return the plan under a calibration, which is made once for each."""
         plan = self._plans.get(id(calibration))
+        # An id may be used again for another calibration.
         if plan is None or plan.calibration is not calibration:
             if len(self._plans) >= _MOST_PLANS:
                 self._plans.clear()
@@ -539,6 +540,7 @@ def _prepared(
     if is_mixture and measure is None:
         measure = _default_measure(prepared)
         if _is_stated(measure):
+            # Nothing reads the logprobs then.
             prepared = prepare(logprobs=False)
     if measure and is_required and (is_mixture or options.measure):
         _require_signal(measure, prepared)
