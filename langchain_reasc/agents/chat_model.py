@@ -63,12 +63,12 @@ from langchain_reasc.runnable.binding import (
     with_bound,
     with_inner,
 )
-from langchain_reasc.runnable.escalating import start
 from langchain_reasc.runnable.history import Role
 from langchain_reasc.runnable.question import CallBudget, DeservesVote, Question
 from langchain_reasc.runnable.request import Request
 from langchain_reasc.runnable.result import ReASCResult
 from langchain_reasc.runnable.solve import Solving
+from langchain_reasc.runnable.solve_two_models import start
 from langchain_reasc.threads import blocking, blocking_items
 
 Messages = list[BaseMessage]

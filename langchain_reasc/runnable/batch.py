@@ -14,7 +14,6 @@ from langchain_reasc.concurrency import Concurrency, RunEach
 from langchain_reasc.exceptions import ConfigurationError, SamplingError
 from langchain_reasc.runnable.cascade import Cascade, Solver, voter_of
 from langchain_reasc.runnable.decision_plan import DecisionPlan
-from langchain_reasc.runnable.escalating import start
 from langchain_reasc.runnable.first_responses import plan_by_firsts
 from langchain_reasc.runnable.outcome import concluded
 from langchain_reasc.runnable.progress import Progress, show_progress
@@ -26,6 +25,7 @@ from langchain_reasc.runnable.solve import (
     draw_first,
     finish,
 )
+from langchain_reasc.runnable.solve_two_models import start
 from langchain_reasc.runnable.total_budget import TotalBudget
 from langchain_reasc.sampling import Cutoff, SampledResponse, TracedRun, checked_limit
 

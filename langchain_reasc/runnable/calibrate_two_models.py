@@ -18,11 +18,11 @@ from langchain_reasc.concurrency import Concurrency
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.models.prepared import to_messages
 from langchain_reasc.runnable.cascade import Cascade
-from langchain_reasc.runnable.escalating import labelled_kind, row_of_both
 from langchain_reasc.runnable.face import Face
 from langchain_reasc.runnable.labels import LabelledInput, graded, id_of
 from langchain_reasc.runnable.progress import Progress, show_progress
 from langchain_reasc.runnable.request import Request
+from langchain_reasc.runnable.solve_two_models import labelled_kind, row_of_both
 from langchain_reasc.runnable.voter import Voter, running_fingerprint
 from langchain_reasc.sampling import Cutoff
 

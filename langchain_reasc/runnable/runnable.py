@@ -18,12 +18,12 @@ from langchain_reasc.models.settings import bindable
 from langchain_reasc.models.wrappers import leaves
 from langchain_reasc.runnable.batch import ONE_INPUT_ONLY, Batch, Outcome
 from langchain_reasc.runnable.binding import one_method, replace_model, with_bound
-from langchain_reasc.runnable.escalating import start
 from langchain_reasc.runnable.face import Face, typed_schema
 from langchain_reasc.runnable.progress import Progress
 from langchain_reasc.runnable.question import ResponseListener
 from langchain_reasc.runnable.request import Request
 from langchain_reasc.runnable.result import ReASCResult
+from langchain_reasc.runnable.solve_two_models import start
 from langchain_reasc.threads import blocking, blocking_items
 
 
