@@ -65,7 +65,7 @@ def learner(reasc: Any) -> EscalationLearner:
 
 def known(reasc: Any) -> LearnedEscalation:
     """What was learned of the only kind of request."""
-    return max(learner(reasc)._known.values(), key=lambda one: (one.restarts, one.rows))
+    return max(learner(reasc)._learned.values(), key=lambda one: (one.restarts, one.rows))
 
 
 def ask(runner: Any, reasc: Any, count: int, name: str = "q") -> list[Any]:
@@ -198,7 +198,7 @@ def test_a_share_of_questions_is_audited() -> None:
     reasc = pair()
     for at in range(ADMITTED):
         reasc.invoke(f"q{at}")
-    kind = max(learner(reasc)._known, key=lambda one: learner(reasc)._known[one].rows)
+    kind = max(learner(reasc)._learned, key=lambda one: learner(reasc)._learned[one].rows)
     course = [learner(reasc).course(kind, 0.05) for _ in range(2000)]
     assert 60 <= sum(one.shadowed for one in course) <= 140 and all(one.rule for one in course)
     again = EscalationLearner(within=WITHIN)
