@@ -74,6 +74,8 @@ class Majority(StoppingRule):
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
         tally = self.tally(responses)
+        if len(responses) < self.samples:
+            return tally
         accepted = max(tally.evidence.values(), default=0) >= self.votes
         return replace(
             tally, stop=True, reason="unanimous" if accepted else "contested"

@@ -2,13 +2,11 @@
 
 from pathlib import Path
 
-import pytest
 from langchain_reasc_lab.pools import read_pool
 from langchain_reasc_lab.replay import OTHER_WEIGHING, MethodSettings, as_data, footnotes, replay, summarize
-from langchain_reasc_lab.rules import CISC
 
 from lab.pools.synthetic import write_pool
-from langchain_reasc.method import Cap, Measure, Response, decide
+from langchain_reasc.method import Measure
 
 SIMPLE = ["SC@3", "Lead of 2", "Lead of 3"]
 COUNTING = [*SIMPLE, "Finite horizon (0.95)", "Cannot catch up", "ASC or cannot catch up"]
@@ -39,10 +37,3 @@ def test_every_other_rule_has_its_row_where_it_is_asked_for(tmp_path: Path) -> N
     assert {row.method: row.samples.value for row in simple}["SC@3"] == 3
     uncalibrated = summarize(replay(pool, settings=SIX, rules="all"), resamples=20)
     assert [row.method for row in uncalibrated][-6:] == COUNTING
-
-
-def test_a_rule_that_never_stops_is_called_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls, call = [], CISC.__call__
-    monkeypatch.setattr(CISC, "__call__", lambda self, responses: calls.append(responses) or call(self, responses))
-    assert decide(CISC() | Cap(4), [Response("a", score) for score in (0.9, 0.2, 0.5, 0.7, 0.1)]).reason == "budget"
-    assert len(calls) == 1
