@@ -28,24 +28,22 @@ NEUTRAL: Final = frozenset(
 _CACHE_MARK: Final = "cache_control"
 
 
-def share_a_client(one: Iterable[Leaf], other: Iterable[Leaf]) -> bool:
-    """Return whether settings for the first model in ``one`` suit every model in
-    ``other``.
+def share_a_client(source: Iterable[Leaf], target: Iterable[Leaf]) -> bool:
+    """Return whether settings for the first model in ``source`` suit every model in
+    ``target``.
 
     They do if both have a class of chat models in common, as ``ChatOpenAI`` and
     ``AzureChatOpenAI`` have ``BaseChatOpenAI``.
     """
-    first = next(iter(one), None)
-    leaves_of_other = list(other)
-    return (
-        first is not None
-        and bool(leaves_of_other)
-        and all(_are_related(first.model, leaf.model) for leaf in leaves_of_other)
-    )
+    first = next(iter(source), None)
+    target = list(target)
+    if first is None or not target:
+        return False
+    return all(_are_related(first.model, leaf.model) for leaf in target)
 
 
-def _are_related(one: BaseChatModel, other: BaseChatModel) -> bool:
-    shared = {*type(one).__mro__} & {*type(other).__mro__}
+def _are_related(first: BaseChatModel, second: BaseChatModel) -> bool:
+    shared = {*type(first).__mro__} & {*type(second).__mro__}
     return any(
         issubclass(kind, BaseChatModel) and kind is not BaseChatModel for kind in shared
     )
@@ -68,7 +66,7 @@ def bindable(
     sampled = list(leaves(getattr(model, "sampled", model), {}))
     if share_a_client(leaves(written_for, {}), sampled):
         return dict(settings)
-    kind = type(sampled[0].model if sampled else model)
+    kind = type(sampled[0].model) if sampled else type(model)
     names = NEUTRAL | inspect.signature(getattr(kind, method)).parameters.keys()
     return {name: value for name, value in settings.items() if name in names}
 
@@ -77,19 +75,16 @@ def without_cache_marks(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     """Return messages without the marks for Anthropic's prompt cache, which other
     providers refuse.
     """
-    return [_without_cache_marks(message) for message in messages]
+    unmarked = []
+    for message in messages:
+        if isinstance(message.content, list):
+            content = [_without_mark(block) for block in message.content]
+            message = message.model_copy(update={"content": content})
+        unmarked.append(message)
+    return unmarked
 
 
-def _without_cache_marks(message: BaseMessage) -> BaseMessage:
-    content = message.content
-    if not isinstance(content, list) or not any(
-        isinstance(block, dict) and _CACHE_MARK in block for block in content
-    ):
-        return message
-    unmarked = [
-        {name: value for name, value in block.items() if name != _CACHE_MARK}
-        if isinstance(block, dict)
-        else block
-        for block in content
-    ]
-    return message.model_copy(update={"content": unmarked})
+def _without_mark(block: Any) -> Any:
+    if not isinstance(block, dict):
+        return block
+    return {name: value for name, value in block.items() if name != _CACHE_MARK}

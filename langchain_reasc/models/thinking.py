@@ -19,8 +19,8 @@ from langchain_reasc.models.wrappers import AnyRunnable, Leaf, rewrap, wrapped_r
 _THOUGHTS: Final = ("thinking", "redacted_thinking", "reasoning")
 _SETTING: Final = "thinking"
 _DATED: Final = re.compile(r"[-@](\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
-"""The end of a model's full name, which providers tell although the short one was
-asked.
+"""The end of a full name, which providers give a model that was called by its short
+name.
 """
 
 
@@ -28,7 +28,7 @@ def must_think(leaf: Leaf) -> bool:
     """Return whether a chat model refuses steps of a tool loop without thoughts."""
     if not _is_claude(leaf.model):
         return False
-    # the field wins over the call's argument
+    # ChatAnthropic prefers its field to the argument of a call.
     setting = getattr(leaf.model, _SETTING, None) or leaf.given(_SETTING)
     return isinstance(setting, Mapping) and setting.get("type") == "enabled"
 
@@ -58,11 +58,11 @@ def without_thinking_setting(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_claude(model: BaseChatModel) -> bool:
-    kinds = type(model).__mro__
+    # The package need not be installed.
     return any(
         kind.__name__ == "ChatAnthropic"
         and kind.__module__.startswith("langchain_anthropic")
-        for kind in kinds
+        for kind in type(model).__mro__
     )
 
 
@@ -97,8 +97,6 @@ def is_signed_by_another(message: AIMessage, names: Iterable[str]) -> bool:
     metadata = message.response_metadata
     signer = metadata.get("model_name") or metadata.get("model")
     own_names = {_DATED.sub("", name) for name in names}
-    return (
-        isinstance(signer, str)
-        and bool(own_names)
-        and _DATED.sub("", signer) not in own_names
-    )
+    if not isinstance(signer, str) or not own_names:
+        return False
+    return _DATED.sub("", signer) not in own_names
