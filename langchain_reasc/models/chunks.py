@@ -325,7 +325,12 @@ async def with_usage_once(
             usage: Any = getattr(chunk.message, "usage_metadata", None) or {}
             counts = [usage.get("input_tokens"), usage.get("output_tokens")]
             if all(map(is_count, counts)):
-                if total is not None and _contains(usage, total):
+                # All before is in it, if it has no less of each.
+                if (
+                    total is not None
+                    and usage["input_tokens"] >= total["input_tokens"] > 0
+                    and usage["output_tokens"] >= total["output_tokens"]
+                ):
                     usage = subtract_usage(usage, total)
                     message = chunk.message.model_copy(update={"usage_metadata": usage})
                     chunk = ChatGenerationChunk(
@@ -333,13 +338,6 @@ async def with_usage_once(
                     )
                 total = add_usage(total, usage)
             yield chunk
-
-
-def _contains(usage: UsageMetadata, earlier: UsageMetadata) -> bool:
-    return (
-        usage["input_tokens"] >= earlier["input_tokens"] > 0
-        and usage["output_tokens"] >= earlier["output_tokens"]
-    )
 
 
 def chunks_of(message: AIMessage) -> list[AIMessageChunk]:

@@ -170,20 +170,6 @@ says the same as this one.
 """
 
 
-def _unknown(model: BaseChatModel) -> Integration:
-    """A class that nobody registered is asked as OpenAI's if it shows that it would
-    understand.
-
-    It does so with fields of these names, or with ``model_kwargs``, by which
-    LangChain's integrations pass on what they do not know themselves. Anything else
-    might fail on unknown arguments.
-    """
-    fields = type(model).model_fields.keys()
-    if {"logprobs", "top_logprobs"} <= fields or "model_kwargs" in fields:
-        return Integration()
-    return Integration(logprobs=None, n=None)
-
-
 _integrations: Final[dict[str, Integration | Describe]] = {**KNOWN}
 
 
@@ -230,7 +216,13 @@ def integration_of(model: BaseChatModel) -> Integration:
     """
     path = _known_path(type(model))
     if path is None:
-        return _unknown(model)
+        # Fields of these names show that a class understands OpenAI's options, and
+        # LangChain's integrations pass on in ``model_kwargs`` what they do not know.
+        # Another class might fail on unknown arguments.
+        fields = type(model).model_fields.keys()
+        if {"logprobs", "top_logprobs"} <= fields or "model_kwargs" in fields:
+            return Integration()
+        return Integration(logprobs=None, n=None)
     registered = _integrations[path]
     if isinstance(registered, Integration):
         return registered

@@ -349,7 +349,15 @@ def prepare_model(
     purpose = _Purpose(logprobs, required, quiet)
 
     def prepare(inner: AnyRunnable) -> PreparedModel:
-        _require_messages(inner)
+        # The output of with_structured_output, say, cannot be voted on.
+        output = _other_output(inner)
+        if output is not None:
+            raise ConfigurationError(
+                f"the model {output}, and ReASC votes on messages: give a chat model, "
+                "and what parses them comes behind the vote, as "
+                "ReASCRunnable(model=llm).with_structured_output(Schema), or "
+                "ReASCRunnable(model=llm) | parser"
+            )
         # In a context of its own, or callbacks of a run around it would be taken for
         # bound ones.
         ready = Context().run(_prepared, inner, kwargs, purpose)
@@ -405,23 +413,6 @@ def _prepared(
         keep_logprobs=keep_logprobs,
         quiet=purpose.quiet,
     )
-
-
-def _require_messages(model: AnyRunnable) -> None:
-    """Refuse a model whose output is known not to be messages, such as one made by
-    ``with_structured_output``.
-
-    Raises:
-        ConfigurationError: says what to write instead.
-    """
-    output = _other_output(model)
-    if output is not None:
-        raise ConfigurationError(
-            f"the model {output}, and ReASC votes on messages: give a chat model, and "
-            "what parses them comes behind the vote, as "
-            "ReASCRunnable(model=llm).with_structured_output(Schema), or "
-            "ReASCRunnable(model=llm) | parser"
-        )
 
 
 def _other_output(model: AnyRunnable) -> str | None:

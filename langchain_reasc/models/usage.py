@@ -33,6 +33,8 @@ _TEXTS: Final = (
 _REPEATED: Final = ("parsed", "reasoning_details")
 """What says again, beside the content, what stands elsewhere."""
 
+_NO_TOKENS: Final = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
+
 
 def reported_usage(message: AIMessage | None) -> UsageMetadata | None:
     """Return the usage that came with a response if it can be true: numbers of tokens,
@@ -244,7 +246,7 @@ class Usage:
         prompt = max((usage["input_tokens"] for usage in reported if usage), default=0)
         if not prompt and None in reported:
             prompt = prompt_tokens()
-        bill = _no_tokens()
+        bill = _NO_TOKENS
         unused_output_tokens = 0
         for index, message in enumerate(messages):
             usage = reported[index] or estimated_usage(message, prompt_tokens=prompt)
@@ -253,7 +255,7 @@ class Usage:
                 unused_output_tokens += usage["output_tokens"]
         judge = None
         if judged is not None:
-            judge = _no_tokens()
+            judge = _NO_TOKENS
             for question, reply in judged:
                 question_tokens = estimated_tokens(question.encode(errors="replace"))
                 judge = add_usage(judge, usage_of(reply, question_tokens))
@@ -315,10 +317,6 @@ class Usage:
                 "output": self.judge["output_tokens"],
             }
         return account
-
-
-def _no_tokens() -> UsageMetadata:
-    return UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
 
 
 def usage_of(message: AIMessage, prompt_tokens: int) -> UsageMetadata:

@@ -92,21 +92,20 @@ class Leaf:
     @cached_property
     def seed(self) -> Any:
         """The seed that the user set."""
-        return self.given(self._seed_name)
+        name = self.integration.seed
+        return self.given(name if isinstance(name, str) else "seed")
 
     @property
     def moves_seed(self) -> bool:
         """Whether a call can be given another seed."""
-        if self.integration.seed is None or not self.reached:
+        name = self.integration.seed
+        if name is None or not self.reached:
             return False
         # ``extra_body`` overrides the arguments of the call.
         body = self.arguments.get("extra_body", getattr(self.model, "extra_body", None))
-        return not isinstance(body, Mapping) or self._seed_name not in body
-
-    @property
-    def _seed_name(self) -> str:
-        seed = self.integration.seed
-        return seed if isinstance(seed, str) else "seed"
+        if callable(name):
+            name = "seed"
+        return not isinstance(body, Mapping) or name not in body
 
     def given(self, name: str) -> Any:
         """Return the value that the user set for the call, on the model, or in the
