@@ -7,7 +7,6 @@ from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
     Callable,
-    Collection,
     Iterable,
     Mapping,
     Sequence,
@@ -45,6 +44,7 @@ from langchain_reasc.langchain_internals import langsmith_params
 from langchain_reasc.models.calls import with_calls
 from langchain_reasc.models.contract import RECEIVED_TOKENS, TOKEN_LIMITS
 from langchain_reasc.models.logprobs import count_tokens
+from langchain_reasc.models.settings import without
 from langchain_reasc.models.usage import (
     is_count,
     tokens_of_text,
@@ -428,8 +428,3 @@ def _with_all_calls(message: AIMessage, blocks: list[Any]) -> list[Any]:
         return blocks
     others = [block for block in blocks if block not in calls]
     return [*others, *map(dict, message.tool_calls)]
-
-
-def without(fields: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-    """Return the metadata or the block without these names."""
-    return {name: value for name, value in fields.items() if name not in names}

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 from langchain_reasc.answers import EXTRACTION_VERSION, ToolVotes
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 from langchain_reasc.langchain_internals import langsmith_params
+from langchain_reasc.models.settings import without
 from langchain_reasc.models.wrappers import PASSED_THROUGH
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def fingerprint_of(
         "stop": tuple(sorted(set(map(str, stop or ())))),
         "answer": None if answer is None else answer_name(answer),
     }
-    sampling = {name: value for name, value in bound.items() if name not in _SETTINGS}
+    sampling = without(bound, _SETTINGS)
     own_parts: Callable[..., Mapping[str, Any]] | None = getattr(
         model, "calibration_fingerprint", None
     )
@@ -192,8 +193,9 @@ def prompt_hash(messages: Sequence[BaseMessage]) -> str:
     """Return the SHA-256 of the system messages, which do not change from question to
     question.
     """
-    system = [message for message in messages if message.type == "system"]
-    fixed = "\n".join(str(message.content) for message in system)
+    fixed = "\n".join(
+        str(message.content) for message in messages if message.type == "system"
+    )
     return hashlib.sha256(fixed.encode()).hexdigest()
 
 
@@ -273,8 +275,10 @@ def _tools_part(tools: Sequence[Any] | None, choice: Any) -> HashedPart:
         return _NONE
     schemas = [_converted(convert_to_openai_tool, tool) for tool in tools]
     schemas.sort(key=_canonical)
-    names = [_name(schema.get("function"), schema) for schema in schemas]
-    description = ", ".join(name or "a tool without a name" for name in names)
+    description = ", ".join(
+        _name(schema.get("function"), schema) or "a tool without a name"
+        for schema in schemas
+    )
     if isinstance(choice, Mapping):
         choice = _name(choice.get("function"), choice)
     if choice in (None, False, "auto"):
@@ -407,15 +411,17 @@ def _fixed_messages(
 def _blanks(template: "BasePromptTemplate[Any]") -> dict[str, Any]:
     from langchain_core.prompts import MessagesPlaceholder
 
-    parts = getattr(template, "messages", ())
-    histories = {
-        part.variable_name for part in parts if isinstance(part, MessagesPlaceholder)
-    }
-    changing = {
-        name for name, value in template.partial_variables.items() if callable(value)
-    }
-    names = {*template.input_variables, *template.optional_variables, *changing}
-    return {**dict.fromkeys(names, _BLANK), **{name: [] for name in histories}}
+    names = [*template.input_variables, *template.optional_variables]
+    blanks: dict[str, Any] = dict.fromkeys(names, _BLANK)
+    for name, value in template.partial_variables.items():
+        # A function gives each question another value.
+        if callable(value):
+            blanks[name] = _BLANK
+    for part in getattr(template, "messages", ()):
+        # Its messages, such as a conversation, are not fixed.
+        if isinstance(part, MessagesPlaceholder):
+            blanks[part.variable_name] = []
+    return blanks
 
 
 def _turn(message: BaseMessage) -> list[Any]:

@@ -40,13 +40,10 @@ from langchain_reasc.models.refusal import (
     LogprobsRequest,
     logprobs_memory,
 )
-from langchain_reasc.models.settings import NEUTRAL, share_a_client
+from langchain_reasc.models.settings import NEUTRAL, share_a_client, without
 from langchain_reasc.models.stated import ask_for_confidence
-from langchain_reasc.models.thinking import (
-    must_think,
-    without_thinking,
-    without_thinking_setting,
-)
+from langchain_reasc.models.thinking import SETTING as THINKING
+from langchain_reasc.models.thinking import must_think, without_thinking
 from langchain_reasc.models.usage import estimated_prompt
 from langchain_reasc.models.wrappers import (
     PASSED_THROUGH,
@@ -199,8 +196,8 @@ class PreparedModel:
         return replace(
             self,
             model=without_thinking(self.model),
-            kwargs=without_thinking_setting(self.kwargs),
-            later=without_thinking_setting(self.later),
+            kwargs=without(self.kwargs, {THINKING}),
+            later=without(self.later, {THINKING}),
             notices=(*self.notices, _NOT_THINKING),
             prepare_live=prepare_live
             and (lambda read: prepare_live(read).without_thinking()),
@@ -235,9 +232,10 @@ class PreparedModel:
         """Whether functions of the user validate arguments of tools, which may take
         long.
         """
-        schemas = (self.schemas or {}).values()
-        kinds = [schema for schema in schemas if isinstance(schema, type)]
-        return any(map(runs_functions, kinds))
+        return any(
+            isinstance(schema, type) and runs_functions(schema)
+            for schema in (self.schemas or {}).values()
+        )
 
     @cached_property
     def text_schema(self) -> Schema | None:
@@ -580,11 +578,7 @@ def _sampleable_chat_model(
     fields = _safe_fields(leaf, whole=whole or not streams)
     if purpose.quiet:
         fields |= {"callbacks": None, "verbose": False}
-    added = {
-        name: value
-        for name, value in integration.arguments.items()
-        if name not in leaf.arguments
-    }
+    added = without(integration.arguments, leaf.arguments)
     request = None
     if purpose.logprobs:
         for name, value in _logprobs_options(leaf).items():

@@ -24,6 +24,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 
 from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.models.contract import LOGPROBS_REFUSED
+from langchain_reasc.models.settings import without
 from langchain_reasc.threads import each, result_of
 
 T = TypeVar("T")
@@ -280,9 +281,7 @@ class LogprobsRequest:
         def request(with_logprobs: bool) -> Any:
             if with_logprobs:
                 return original(model, messages, *args, **kwargs)
-            arguments = {
-                key: value for key, value in kwargs.items() if key not in self.names
-            }
+            arguments = without(kwargs, self.names)
             bare = model.model_copy(update=self.fields)
             # The copy's own methods would ask again; those of its class are called.
             for method in ("_stream", "_astream", "_generate", "_agenerate"):

@@ -6,7 +6,7 @@ that knows it, too.
 """
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel
@@ -87,4 +87,9 @@ def without_cache_marks(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
 def _without_mark(block: Any) -> Any:
     if not isinstance(block, dict):
         return block
-    return {name: value for name, value in block.items() if name != _CACHE_MARK}
+    return without(block, {_CACHE_MARK})
+
+
+def without(fields: Mapping[str, Any], names: Container[str]) -> dict[str, Any]:
+    """Return the settings, the metadata or the block without these names."""
+    return {name: value for name, value in fields.items() if name not in names}

@@ -14,10 +14,12 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables.base import RunnableBindingBase
 
+from langchain_reasc.models.settings import without
 from langchain_reasc.models.wrappers import AnyRunnable, Leaf, rewrap, wrapped_runnables
 
 _THOUGHTS: Final = ("thinking", "redacted_thinking", "reasoning")
-_SETTING: Final = "thinking"
+SETTING: Final = "thinking"
+"""The setting that switches thinking on."""
 _DATED: Final = re.compile(r"[-@](\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
 """The end of a full name, which providers give a model that was called by its short
 name.
@@ -29,7 +31,7 @@ def must_think(leaf: Leaf) -> bool:
     if not _is_claude(leaf.model):
         return False
     # ChatAnthropic prefers its field to the argument of a call.
-    setting = getattr(leaf.model, _SETTING, None) or leaf.given(_SETTING)
+    setting = getattr(leaf.model, SETTING, None) or leaf.given(SETTING)
     return isinstance(setting, Mapping) and setting.get("type") == "enabled"
 
 
@@ -40,21 +42,15 @@ def without_thinking(model: AnyRunnable) -> AnyRunnable:
     if isinstance(model, BaseChatModel):
         if not _is_claude(model):
             return model
-        model_kwargs = without_thinking_setting(getattr(model, "model_kwargs", {}))
-        return model.model_copy(update={_SETTING: None, "model_kwargs": model_kwargs})
+        model_kwargs = without(getattr(model, "model_kwargs", {}), {SETTING})
+        return model.model_copy(update={SETTING: None, "model_kwargs": model_kwargs})
     if isinstance(model, RunnableBindingBase):
-        model = model.model_copy(
-            update={"kwargs": without_thinking_setting(model.kwargs)}
-        )
+        kwargs = without(model.kwargs, {SETTING})
+        model = model.model_copy(update={"kwargs": kwargs})
     wrapped = wrapped_runnables(model)
     if wrapped:
         return rewrap(model, [without_thinking(inner) for inner in wrapped])
     return model
-
-
-def without_thinking_setting(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings of a call without the one that switches thinking on."""
-    return {name: value for name, value in settings.items() if name != _SETTING}
 
 
 def _is_claude(model: BaseChatModel) -> bool:
