@@ -185,8 +185,9 @@ def fingerprint_of(
 
 
 def _value(value: Any) -> Any:
-    nested = isinstance(value, list | tuple | Mapping)
-    return json.dumps(value, sort_keys=True, default=str) if nested else value
+    if isinstance(value, list | tuple | Mapping):
+        return json.dumps(value, sort_keys=True, default=str)
+    return value
 
 
 def prompt_hash(messages: Sequence[BaseMessage]) -> str:
@@ -215,7 +216,9 @@ def votes_part(votes: ToolVotes) -> HashedPart | None:
     default = ToolVotes().as_plain()
     plain = votes.as_plain()
     changed = {name: value for name, value in plain.items() if value != default[name]}
-    return _hashed(_canonical(changed), changed) if changed else None
+    if not changed:
+        return None
+    return _hashed(_canonical(changed), changed)
 
 
 def answer_name(spec: Any) -> str:
@@ -370,9 +373,12 @@ def fixed_prompt(
     if fixed is None or (isinstance(fixed, int) and messages is None):
         return None
     turns = [_turn(message) for message in _fixed_messages(fixed, messages or ())]
+    # A template ends with the question, which a list of messages may leave out.
     if turns and turns[-1] == ["human", ["", ""]]:
         turns.pop()
-    return _hashed(", ".join(turn[0] for turn in turns), turns) if turns else _NONE
+    if not turns:
+        return _NONE
+    return _hashed(", ".join(turn[0] for turn in turns), turns)
 
 
 def _fixed_messages(

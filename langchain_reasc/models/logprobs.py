@@ -201,7 +201,9 @@ def token_lengths(message: BaseMessage) -> list[int] | None:
             pieces = _token_bytes(read_tokens(metadata))
     except LogprobsUnavailable:
         return None
-    return lengths_in(str(message.text), pieces) if pieces else None
+    if not pieces:
+        return None
+    return lengths_in(str(message.text), pieces)
 
 
 def _read_tokens(

@@ -705,21 +705,19 @@ def _notices(inner_models: Sequence[Leaf], *, logprobs: bool) -> tuple[str, ...]
 
 def _sampling_notices(leaf: Leaf) -> list[str]:
     notices = []
-    for option in ("temperature", "top_p", "top_k"):
+    # top_k=0 and -1 stand for no limit.
+    greedy = {"temperature": (0, _GREEDY), "top_p": (0, _GREEDY), "top_k": (1, 1)}
+    for option, (least, most) in greedy.items():
         value = leaf.given(option)
-        if not isinstance(value, int | float):
-            continue
-        # top_k=0 and -1 stand for no limit.
-        is_greedy = value == 1 if option == "top_k" else 0 <= value <= _GREEDY
-        if is_greedy:
+        if isinstance(value, int | float) and least <= value <= most:
             notice = (
                 f"{option}={value:g} makes every sample the same, so sampling adds "
                 "cost and no evidence; sample at a temperature of about 0.7"
             )
             notices.append(notice)
             _warn_once(leaf.model, notice)
-    n = leaf.given(leaf.integration.n) if leaf.integration.n else None
-    if isinstance(n, int | float) and n > 1:
+    n = leaf.given(leaf.integration.n or "n")
+    if leaf.integration.n and isinstance(n, int | float) and n > 1:
         notices.append(
             f"n={n:g} was set aside; every sample is a request of its own, so that it "
             "can be cut off"

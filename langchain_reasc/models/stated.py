@@ -162,7 +162,9 @@ def without_statement(text: str) -> str:
     statement = _trailing_statement(unstated[-1]) if unstated else None
     if statement:
         unstated[-1] = unstated[-1][: statement.start] + statement.tags
-    return text if unstated == lines else "\n".join(unstated).rstrip()
+    if unstated == lines:
+        return text
+    return "\n".join(unstated).rstrip()
 
 
 def stated_confidence(text: str) -> float | None:
@@ -173,7 +175,9 @@ def stated_confidence(text: str) -> float | None:
     statement = _trailing_statement(lines[-1]) or next(
         filter(None, map(_leading_statement, reversed(lines))), None
     )
-    return _as_share(statement.value) if statement and statement.value else None
+    if statement is None or statement.value is None:
+        return None
+    return _as_share(statement.value)
 
 
 def _text(block: Any) -> str:

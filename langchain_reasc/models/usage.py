@@ -146,7 +146,9 @@ def output_tokens(message: AIMessage | None) -> int:
     if message is None:
         return 0
     usage = reported_usage(message)
-    return counted_tokens(message) if usage is None else usage["output_tokens"]
+    if usage is None:
+        return counted_tokens(message)
+    return usage["output_tokens"]
 
 
 def is_estimated(message: AIMessage) -> bool:
