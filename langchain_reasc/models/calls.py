@@ -92,6 +92,7 @@ class StreamedCall:
         """
         self.ended = True
         if whole and has_no_arguments(self.arguments):
+            # The pieces before were passed on already.
             self.pieces[self._taken :] = ["{}"]
 
 
@@ -143,6 +144,7 @@ class CallJoiner:
         is_lost = len(calls) < len(self.calls)
         self.calls = calls
         for call in calls:
+            # Arguments without a name may be the rest of any call.
             if is_lost:
                 call.pieces.append(_UNREADABLE)
             call.end(whole=whole)
@@ -231,6 +233,7 @@ def parsed_calls(
     for call in calls:
         try:
             valid.append(_parsed(call))
+        # Nested deeply enough, JSON exhausts Python's stack.
         except (ValueError, RecursionError) as error:
             invalid.append(
                 invalid_tool_call(

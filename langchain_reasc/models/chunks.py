@@ -112,6 +112,7 @@ def salvaged(chunks: Sequence[BaseMessage]) -> AIMessage | None:
     parts = [(chunk, chunk.response_metadata) for chunk in chunks]
     received = {RECEIVED_TOKENS: tokens_written(parts)}
     try:
+        # The usages may be what does not add up.
         usage: UsageMetadata | None = None
         for chunk in chunks:
             usage = add_usage(usage, getattr(chunk, "usage_metadata", None))
@@ -129,6 +130,7 @@ def has_ended(chunks: Sequence[BaseMessage]) -> bool:
     """
     if any(has_finish_reason(chunk.response_metadata) for chunk in reversed(chunks)):
         return True
+    # Some servers send a word that we do not know with each event.
     finish = UnknownFinish()
     for chunk in chunks:
         reason = next(finish_reasons(chunk.response_metadata), None)
@@ -195,6 +197,7 @@ def token_limit(model: BaseChatModel, call: Mapping[str, Any]) -> int | None:
     """
     limits = [call.get(name) for name in TOKEN_LIMITS]
     if not any(limits):
+        # The model's own limit has a name in each class, and this one for LangSmith.
         limits = [langsmith_params(model).get("ls_max_tokens")]
     for limit in limits:
         if isinstance(limit, int) and limit > 0:
@@ -219,6 +222,7 @@ class ResponseBound:
             max_tokens: the limit that the server was given; None for 65,536.
         """
         self._limit = limit = max_tokens or _NO_LIMIT
+        # The counts are rough, so each bound leaves room above the limit.
         self._most_tokens = limit + limit // 8 + 16
         self._most_words = 2 * limit + 64
         self._most_characters = 128 * limit + 16_384
@@ -232,6 +236,7 @@ class ResponseBound:
         self._chunks += 1
         self._tokens += tokens
         if text:
+            # White space alone is generated, too.
             self._words += len(text.split()) or 1
             self._characters += len(text)
 
@@ -371,6 +376,7 @@ def _whole(message: AIMessage) -> AIMessageChunk:
         message, content=_distinct_blocks(message), chunk_position="last"
     )
     for index, call in enumerate(chunk.tool_call_chunks):
+        # LangChain joins calls with the same index.
         call["index"] = index
         if index >= len(message.tool_calls):
             call["args"] = _unrepairable(call["args"])
@@ -426,5 +432,6 @@ def _with_all_calls(message: AIMessage, blocks: list[Any]) -> list[Any]:
     is_v1 = message.response_metadata.get("output_version") == "v1"
     if not is_v1 or len(calls) >= len(message.tool_calls):
         return blocks
+    # Nobody can tell which calls are lost, so all are replaced.
     others = [block for block in blocks if block not in calls]
     return [*others, *map(dict, message.tool_calls)]

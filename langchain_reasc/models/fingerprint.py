@@ -31,6 +31,7 @@ FixedPrompt = int | Sequence[Any] | Runnable[dict[str, Any], PromptValue]
 
 _SAMPLING: Final = ("temperature", "top_p", "top_k", "min_p", "max_tokens")
 _SETTINGS: Final = ("tools", "tool_choice", "response_format", "grammar", "stop")
+# ChatAnthropic's field is stop_sequences.
 _FIELDS: Final = {"stop": ("stop", "stop_sequences")}
 _LABELS: Final = {
     "prompt_sha256": "prompt_sha256 of the system messages",
@@ -176,6 +177,7 @@ def fingerprint_of(
     if own_parts is None:
         described |= _name_and_sampling(model, sampling)
     else:
+        # The model knows best what it is.
         described |= own_parts(**sampling)
     parameters = described.pop("sampling", {})
     return Fingerprint(
@@ -185,6 +187,7 @@ def fingerprint_of(
 
 
 def _value(value: Any) -> Any:
+    # A file has flat values only.
     if isinstance(value, list | tuple | Mapping):
         return json.dumps(value, sort_keys=True, default=str)
     return value
@@ -265,6 +268,7 @@ def _name_and_sampling(
         if isinstance(value, float | int | str | bool):
             sampling[name] = value
     return {
+        # Some classes do not tell LangSmith the name of their model.
         "model": str(described.get("ls_model_name") or model.get_name()),
         "sampling": sampling,
     }
@@ -277,6 +281,7 @@ def _tools_part(tools: Sequence[Any] | None, choice: Any) -> HashedPart:
     if not tools:
         return _NONE
     schemas = [_converted(convert_to_openai_tool, tool) for tool in tools]
+    # The order in which tools are bound does not matter.
     schemas.sort(key=_canonical)
     description = ", ".join(
         _name(schema.get("function"), schema) or "a tool without a name"
@@ -303,6 +308,7 @@ def _response_format_part(schema: Any) -> HashedPart:
         return _NONE
     if isinstance(schema, type):
         schema = _converted(convert_to_json_schema, schema)
+    # OpenAI's dictionary has the schema below ``json_schema`` and ``schema``.
     inner = schema.get("json_schema") if isinstance(schema, Mapping) else None
     deepest = inner.get("schema") if isinstance(inner, Mapping) else None
     name = _name(inner, deepest, schema, keys=("name", "title", "type"))
@@ -342,6 +348,7 @@ def _name(*candidates: Any, keys: Sequence[str] = ("name", "type")) -> str | Non
 class _Blank(str):
     """A placeholder for the variables of a template."""
 
+    # A template may format a variable, as in {price:.2f}.
     def __format__(self, spec: str) -> str:
         return str(self)
 
@@ -456,9 +463,11 @@ def _canonical(value: Any) -> str:
 def _plain(value: Any) -> Any:
     """Return a JSON-like form of any other value. It is the same in every process."""
     dumped: Callable[[], Any] | None = getattr(value, "model_dump", None)
+    # A class has the method, too, but needs an instance for it.
     if dumped is not None and not isinstance(value, type):
         return dumped()
     if isinstance(value, set | frozenset):
+        # A set has another order in each process.
         return sorted(value, key=str)
     return getattr(value, "__qualname__", type(value).__qualname__)
 

@@ -138,6 +138,7 @@ def read_signals(
     except LogprobsUnavailable as error:
         if not is_stated:
             raise LogprobsUnavailable(f"{_NOT_STATED}; and {error}") from None
+        # A stated confidence does not need the signals of tokens.
         reading = SignalReading({}, withheld=dict.fromkeys(SIGNALS, str(error)))
     if not is_stated:
         return replace(reading, withheld={**reading.withheld, VERBALIZED: _NOT_STATED})
@@ -171,6 +172,7 @@ def listed_tokens(metadata: Mapping[str, Any]) -> tuple[int, int]:
     """
     recorded = metadata.get(TOKEN_SIGNALS)
     if isinstance(recorded, Mapping) and recorded:
+        # They are of all tokens, so no byte is left to count.
         return int(np.size(next(iter(recorded.values())))), sys.maxsize
     try:
         tokens = read_tokens(metadata)
@@ -220,6 +222,7 @@ def _read_tokens(
     else:
         reader = _compute_from_logprobs
     reading, pieces, token_indices = reader(message, spelled=bool(calls or places))
+    # Values of some tokens only cannot be matched to the text.
     shapes = {values.shape for values in reading.signals.values()}
     if not pieces or not shapes <= {token_indices.shape}:
         return reading

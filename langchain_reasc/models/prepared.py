@@ -304,6 +304,7 @@ class PreparedModel:
         tagged ``nostream``.
         """
         inherited: RunnableConfig = {**config}
+        # These two belong to the run above, and each sample is a run of its own.
         inherited.pop("run_name", None)
         inherited.pop("run_id", None)
         own: RunnableConfig = {"tags": ["nostream", f"reasc:sample:{index}"]}
@@ -626,6 +627,7 @@ def _without_n(arguments: Mapping[str, Any]) -> dict[str, Any]:
     safe.pop("n", None)
     for name in PASSED_THROUGH:
         if isinstance(safe.get(name), Mapping):
+            # OpenAI's clients merge these dicts into the request.
             safe[name] = _without_n(safe[name])
     return safe
 
@@ -647,6 +649,7 @@ def _logprobs_options(leaf: Leaf) -> dict[str, Any]:
     if top is None:
         if isinstance(setting, int) and not isinstance(setting, bool):
             return {name: setting}
+        # ``logprobs`` itself takes the number of alternatives.
         return {name: most if count is None else count}
     options: dict[str, Any] = {}
     if not setting:

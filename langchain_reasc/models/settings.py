@@ -67,6 +67,7 @@ def bindable(
     if share_a_client(leaves(written_for, {}), sampled):
         return dict(settings)
     kind = type(sampled[0].model) if sampled else type(model)
+    # The method hands settings that it does not name to the provider's client.
     names = NEUTRAL | inspect.signature(getattr(kind, method)).parameters.keys()
     return {name: value for name, value in settings.items() if name in names}
 

@@ -56,10 +56,12 @@ def lengths_in(text: str, pieces: Sequence[bytes]) -> list[int] | None:
 
     A character that is split over several tokens counts for the one in which it begins.
     """
+    # The text comes last: reasoning before it may say the same.
     begin = b"".join(pieces).rfind(text.encode(errors="replace"))
     if begin < 0 or not text:
         return None
     encoded = [len(character.encode(errors="replace")) for character in text]
+    # The byte at which each character starts.
     starts = begin + np.cumsum([0, *encoded[:-1]])
     begun = np.searchsorted(starts, _ends(pieces), side="left")
     lengths: list[int] = np.diff(begun, prepend=0).tolist()
@@ -80,6 +82,7 @@ def spans_of(
     Returns:
         Without spans if the tokens do not spell the text.
     """
+    # Reasoning before the text may say the same.
     begin = b"".join(pieces).rfind(places.text.encode(errors="replace"))
     ends = _ends(pieces)
     spans: list[Span | None] = []
@@ -106,6 +109,7 @@ def tokens_of_calls(
     calls as JSON, in any layout. Return None if a call is not found, such as one in
     another format, or there is none.
     """
+    # Parts of characters survive the way to text and back.
     text = b"".join(pieces).decode("utf-8", "surrogateescape")
     ends = _ends(pieces)
     end = len(text)
@@ -145,6 +149,7 @@ def _last_call(
     expected = _canonical(arguments)
     if not expected or not name:
         return None
+    # The name of another tool may have this one in it, such as search_all.
     name_pattern = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
     brace = end
     tries = 0
@@ -161,6 +166,7 @@ def _last_call(
         except (RecursionError, ValueError):
             continue
         names = [match.span() for match in name_pattern.finditer(text, head, brace)]
+        # A call cannot reach into the call after it.
         if names and stop <= end and _canonical(value) == expected:
             return names[-1], (brace, stop)
     return None

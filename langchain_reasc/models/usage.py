@@ -52,6 +52,7 @@ def reported_usage(message: AIMessage | None) -> UsageMetadata | None:
     # Some servers report 0 for each response.
     if output == 0 and written(message):
         return None
+    # Some servers leave out the sum.
     if not is_count(usage.get("total_tokens")):
         usage["total_tokens"] = prompt + output
     for name in ("input_token_details", "output_token_details"):
@@ -97,6 +98,7 @@ def tokens_written(parts: Iterable[tuple[BaseMessage, Mapping[str, Any]]]) -> in
         # ChatOpenAI drops the reasoning that servers stream, and leaves empty chunks.
         if index > 0 and not says_something and not has_finish_reason(metadata):
             tokens += 1
+        # The listed tokens may be only some of all.
         rest += size - spelled
     return tokens + tokens_of_text(max(0, rest))
 
@@ -164,12 +166,14 @@ def written(message: BaseMessage) -> str:
     """
     content = message.content
     beside = message.additional_kwargs
+    # A chunk has pieces of calls, a message whole ones.
     calls: list[Any] = getattr(message, "tool_call_chunks", None) or [
         *getattr(message, "tool_calls", ()),
         *getattr(message, "invalid_tool_calls", ()),
     ]
     if isinstance(content, str) and not (beside or calls):
         return content
+    # OpenAI's older API calls one function.
     legacy = beside.get("function_call")
     if not calls and isinstance(legacy, Mapping):
         calls = [{"name": legacy.get("name"), "args": legacy.get("arguments")}]

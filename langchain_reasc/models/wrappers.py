@@ -64,6 +64,7 @@ def rewrap(model: AnyRunnable, new: Sequence[AnyRunnable]) -> AnyRunnable:
         return model.model_copy(update={"bound": first})
     if isinstance(model, RunnableWithFallbacks):
         return model.model_copy(update={"runnable": first, "fallbacks": rest})
+    # A sequence has two steps or more.
     assert isinstance(model, RunnableSequence)
     return model.model_copy(
         update={"first": first, "middle": rest[:-1], "last": rest[-1]}
@@ -115,6 +116,7 @@ class Leaf:
         options = self.integration.options
         if name in arguments:
             return arguments[name]
+        # Ollama's options of a call replace all fields of the model.
         if options and arguments.get(options) is not None:
             return arguments[options].get(name)
         value = getattr(self.model, name, None)
@@ -135,6 +137,8 @@ def leaves(model: AnyRunnable, arguments: Mapping[str, Any]) -> Iterator[Leaf]:
         yield Leaf(model, arguments)
     elif isinstance(model, RunnableSequence):
         for step in model.steps:
+            # The arguments of a call go to the first step only, which seldom is the
+            # model.
             for leaf in leaves(step, {}):
                 yield replace(leaf, reached=False)
     else:
@@ -145,6 +149,7 @@ def leaves(model: AnyRunnable, arguments: Mapping[str, Any]) -> Iterator[Leaf]:
 
 def name_of_model(model: BaseChatModel) -> str | None:
     """Return the name of a chat model, as its provider knows it; None if it has none."""
+    # ChatOpenAI has model_name, most classes model, ChatHuggingFace model_id.
     for field in ("model_name", "model", "model_id"):
         name = getattr(model, field, None)
         if isinstance(name, str) and name:
@@ -155,6 +160,7 @@ def name_of_model(model: BaseChatModel) -> str | None:
 def streams(model: AnyRunnable) -> bool:
     """Return whether a response can be read as a stream."""
     if isinstance(model, BaseChatModel):
+        # "tool_calling" switches off only the streams of calls with tools.
         return model.disable_streaming is not True
     wrapped = () if isinstance(model, RunnableSequence) else wrapped_runnables(model)
     return bool(wrapped) and all(map(streams, wrapped))
@@ -192,6 +198,7 @@ class PerConfig(Generic[T]):
         if self._keys is not None:
             names = configurable.keys() & self._keys
             settings = {name: configurable[name] for name in names}
+        # Threads with the same config wait for one model, and share it.
         with self._lock:
             for index, entry in enumerate(self._made):
                 if entry[0] == settings:
@@ -228,6 +235,7 @@ def _resolve(model: AnyRunnable, config: RunnableConfig) -> AnyRunnable:
     configure.
     """
     if isinstance(model, DynamicRunnable):
+        # An alternative may be configurable in turn.
         chosen, own_config = model.prepare(config)
         return _resolve(chosen, own_config).with_config(own_config)
     if is_configurable_model(model):
