@@ -116,6 +116,7 @@ def _registered() -> typer.Typer:
     missing = set(_EXTRAS)
     for entry in entry_points(group="langchain_reasc.commands"):
         try:
+            # A package may be installed without the extra that its command needs.
             command = entry.load()
         except ImportError:
             continue
@@ -124,6 +125,7 @@ def _registered() -> typer.Typer:
         if callable(command):
             _add(registered, command, name=entry.name, rich_help_panel=panel)
             continue
+        # The entry point is a module with several commands.
         group = typer.Typer(
             cls=Group,
             help=_help(command),

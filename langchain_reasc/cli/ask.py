@@ -142,6 +142,7 @@ def ask(
             "note: the shipped model can only solve arithmetic word problems; --model "
             "takes any chat GGUF"
         )
+    # An exit code of 3 would promise a text on stdout.
     if not (result.answer or result.message.text):
         raise SamplingError(f"{result.summary()}; their texts are empty")
     if result.undecided:

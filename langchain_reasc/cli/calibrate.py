@@ -191,6 +191,7 @@ def sampled(questions: "Sequence[T]", limit: int, seed: int) -> "Sequence[T]":
     """Return questions at random, those of a smaller limit first: files are often
     sorted, such as from easy to hard.
     """
+    # All are taken, so their order does not matter.
     if len(questions) <= limit:
         return questions
     import numpy as np

@@ -97,6 +97,7 @@ def secret_in(variable: str) -> "SecretStr":
     value = os.environ.get(variable)
     if not value:
         raise ConfigurationError(f"the environment variable {variable} is not set")
+    # Messages of servers may repeat it.
     _secrets.add(value)
     return SecretStr(value)
 
@@ -262,6 +263,7 @@ def progress(
 
 def _console(*, stderr: bool) -> "Console":
     console = _console_class()(stderr=stderr, highlight=False)
+    # Without a terminal, rich would take 80 columns and cut tables.
     if console.is_terminal:
         return console
     return _console_class()(stderr=stderr, highlight=False, width=_WIDTH)

@@ -67,6 +67,7 @@ def is_store(path: Path) -> bool:
 
     if not path.is_file():
         return False
+    # A calibration is JSON, a store SQLite, whatever their names are.
     with open_file(path) as file:
         return file.read(len(_MAGIC)) == _MAGIC
 
@@ -108,6 +109,7 @@ def _store(store: "ObservationStore", learner: "Learner") -> Iterator[str]:
     for escalation in sorted(escalations, key=lambda state: -state.rows):
         yield from describe_escalation(escalation).lines()
     observations = learner.observations
+    # A store of two models need not say that one model alone taught nothing.
     if observations.seen or not escalations:
         calibration = learner.calibration
         if calibration is not None:

@@ -160,6 +160,7 @@ class ModelOptions:
                 options["model"] = _file(self.model)
         kwargs = self._arguments(kind, options, default_seed)
         model = _construct(kind, make or kind, kwargs)
+        # A model in this process is closed, and so are connections to servers.
         if isinstance(model, AbstractContextManager):
             return model
         return nullcontext(model)
@@ -217,6 +218,7 @@ def _named_file(name: str) -> tuple[str, ...]:
 
 def _file(name: str) -> str:
     """Return the path of a GGUF. Refuse what must be the name of another kind of model."""
+    # An address would be searched as a file.
     if re.match("https?://", name):
         raise ConfigurationError(
             f"{name} is an address: give it as --url, or --escalate-url of the larger "
@@ -294,6 +296,7 @@ class LargerModelOptions:
         """Return what ``escalate_to`` is: the larger model, with the options given."""
         from langchain_reasc.runnable.options import Escalation
 
+        # Only commands that learn have the option --within.
         options: dict[str, Any] = {"within": getattr(self, "within", None)}
         if self.price_ratio is not None:
             options["prices"] = self.price_ratio
@@ -495,6 +498,7 @@ def _check_names(
     from langchain_core.language_models import BaseChatModel
 
     inherited = BaseChatModel.mro()
+    # A class with an ``__init__`` of its own may take other names than its fields.
     own_bases = [base for base in kind.mro() if base not in inherited]
     has_own_init = any("__init__" in vars(base) for base in own_bases)
     if kind.model_config.get("extra") == "allow" or has_own_init:
@@ -526,6 +530,7 @@ def _with_secrets(value: Any, where: tuple[str, ...], is_secret: bool) -> Any:
             name: _with_secrets(inner, (*where, str(name)), is_secret)
             for name, inner in value.items()
         }
+    # The places in a list have no names.
     if isinstance(value, list):
         return [_with_secrets(inner, where, is_secret) for inner in value]
     if not isinstance(value, str) or not value:
@@ -579,6 +584,7 @@ def _set_options(
 
 def _key_argument(kind: type, fields: Mapping[str, str], secrets: Sequence[str]) -> str:
     """Return the name of the argument for the API key."""
+    # Most classes take this name, also as an alias of their own.
     if "api_key" in fields:
         return "api_key"
     if len(secrets) == 1:
@@ -629,6 +635,7 @@ def import_package(name: str) -> Any:
     except ModuleNotFoundError as error:
         if package in _OURS:
             raise missing_extra(*_OURS[package]) from None
+        # Advise pip only for a package that is known to exist.
         is_known = any(path.startswith(f"{package}.") for path in KNOWN)
         if error.name not in (package, name):
             reason = f"{name} needs the module {error.name}, which is not installed"

@@ -42,6 +42,7 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
             values[name] = group(**{key: values.pop(key) for key in options_of_group})
         command(**values)
 
+    # typer passes each option by its name.
     only_named = [option.replace(kind=Parameter.KEYWORD_ONLY) for option in options]
     run.__signature__ = Signature(only_named)  # type: ignore[attr-defined]
     return run
@@ -75,6 +76,7 @@ def output_file(path: Path | None) -> Path | None:
         return None
     if path.is_dir():
         raise typer.BadParameter(f"{path} is a folder; name a file in it")
+    # Refuse a path now that could not be written after hours.
     output_folder(path.parent)
     if path.exists() and not os.access(path, os.W_OK):
         raise typer.BadParameter(f"no permission to write {path}")

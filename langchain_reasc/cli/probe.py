@@ -55,6 +55,7 @@ def probe(
                 url, model=model, api_key=key, refresh=True, timeout=timeout
             )
         except ServerError as error:
+            # With several servers, the others are still shown.
             if len(urls) == 1:
                 raise
             failures.append(str(error))
