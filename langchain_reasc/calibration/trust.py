@@ -15,6 +15,7 @@ from langchain_reasc.calibration.auroc import (
     auroc_of,
     auroc_per_question,
     auroc_with_interval,
+    ranks_among,
 )
 from langchain_reasc.calibration.observations import Observation, agrees_with_majority
 from langchain_reasc.calibration.parts import AUROC
@@ -155,11 +156,11 @@ def _judged(
                 right.append(label)
                 columns.append(question.scores[:, index])
     scores = np.array(columns).reshape(len(columns), measures).T
-    rows = [
-        row
-        for row, of_measure in enumerate(scores)
-        if of_measure.size and np.isfinite(of_measure).all() and np.ptp(of_measure) > 0
-    ]
+    rows = []
+    for row, of_measure in enumerate(scores):
+        # A measure of equal scores tells nothing apart.
+        if len(columns) and np.isfinite(of_measure).all() and np.ptp(of_measure) > 0:
+            rows.append(row)
     judged = Judged(
         np.array(numbers, dtype=np.intp), np.array(right, dtype=bool), scores[rows]
     )
@@ -204,10 +205,7 @@ def _normal(values: Floats, reference: Floats) -> Floats:
     """
     from scipy.stats import norm
 
-    ordered = np.sort(reference)
-    below = np.searchsorted(ordered, values, "left")
-    through = np.searchsorted(ordered, values, "right")
-    share = ((below + through) / 2 + 0.5) / (reference.size + 1)
+    share = (ranks_among(reference, values) + 0.5) / (reference.size + 1)
     return np.asarray(norm.ppf(np.clip(share, 0.002, 0.998)))
 
 
