@@ -124,7 +124,8 @@ def _after_bet(detectors: list[float], expected: float, outcome: float) -> list[
     """
     if expected <= 0:
         return detectors
-    expected = min(expected, 1 - 1e-9)  # else an impossible outcome would give infinity
+    # An impossible outcome would give infinity.
+    expected = min(expected, 1 - 1e-9)
     results = []
     for detector, shift in zip(detectors, _SHIFTS, strict=True):
         miss = (1 - expected * (1 - shift)) / (1 - expected)
@@ -281,7 +282,8 @@ def separation(
     rest: list[float] = []
     for answer, score in zip(answers, scores.tolist(), strict=False):
         if answer is not None and not math.isnan(score):
-            (leading if answer == leader else rest).append(score)
+            group = leading if answer == leader else rest
+            group.append(score)
     if leading and rest:
         wins = sum((high > low) + (high == low) / 2 for high in leading for low in rest)
         yield wins / (len(leading) * len(rest))

@@ -46,16 +46,16 @@ DEFAULT_AGREEMENT: Final = 0.975
 """θ of a calibration without labels: the lowest that costs at most 0.3 points on any
 kind of simulated pools.
 """
-# of weighted votes; at .99, scores that follow agreement cost over 0.3 points
+# Of weighted votes. At 0.99, scores that follow agreement cost over 0.3 points.
 _VOTE_THRESHOLD: Final = 0.993
-# weight of the uniform mixture, so that a few questions rule nothing out
+# Weight of the uniform mixture, so that a few questions rule nothing out.
 _PSEUDO_QUESTIONS: Final = 8.0
-# weight of the mixture of all kinds of request in that of one kind
+# Weight of the mixture of all kinds of request in that of one kind.
 _PSEUDO_QUESTIONS_OF_ALL: Final = 16.0
-# questions of one kind of request, from which on its confidence is learned separately
+# Questions of one kind of request, from which on its confidence is learned separately.
 _FEWEST_OF_KIND: Final = 64
 _ROUNDS: Final = 100
-# share of labelled questions, from which on labels choose the measure and set a gate
+# Share of labelled questions, from which on labels choose the measure and set a gate.
 _LABELLED: Final = 0.5
 
 
@@ -186,9 +186,8 @@ def _with_measures(
     indices: list[int], measures: Sequence[Measure], rows: Sequence[Observation]
 ) -> tuple[list[Measure], list[Observation]]:
     """Keep the measures with these indices, and their scores."""
-    return [measures[index] for index in indices], [
-        replace(row, scores=row.scores[indices]) for row in rows
-    ]
+    chosen = [measures[index] for index in indices]
+    return chosen, [replace(row, scores=row.scores[indices]) for row in rows]
 
 
 def _labelled(rows: Sequence[Observation]) -> list[Observation]:
@@ -198,7 +197,9 @@ def _labelled(rows: Sequence[Observation]) -> list[Observation]:
     questions.
     """
     labelled = [row for row in rows if row.right and row.right[0] is not None]
-    return labelled if len(labelled) >= _LABELLED * len(rows) else []
+    if len(labelled) < _LABELLED * len(rows):
+        return []
+    return labelled
 
 
 def _selected(
@@ -240,7 +241,9 @@ def _gated(
     measure = trusted.measure or measures[0]
     if len(measures) > 1 and trusted.measure is None:
         paper = default_measure({candidate.signal for candidate in measures})
-        measure = paper if paper in measures else measures[0]
+        # The paper's may be left out, as a measure without any score is.
+        if paper in measures:
+            measure = paper
     _, rows = _with_measures([measures.index(measure)], measures, labelled)
     try:
         return calibrate_first_responses(
@@ -276,6 +279,9 @@ def _by_agreement(
     fingerprint: Fingerprint,
 ) -> Calibration:
     """Return a calibration without a gate."""
+    source: Mapping[str, int | None] = {}
+    if trusted.measure is not None:
+        source = provenance.get(trusted.measure.signal, {})
     return Calibration.now(
         trusted.measure,
         trusted.scores,
@@ -285,7 +291,7 @@ def _by_agreement(
         rule=rule,
         fingerprint=fingerprint,
         **trusted.fields,
-        **(provenance.get(trusted.measure.signal, {}) if trusted.measure else {}),
+        **source,
     )
 
 
@@ -310,7 +316,9 @@ def _with_own_prior(
 
 
 def _fitted_prior(questions: Sequence[Observation], whole: Calibration | None) -> Prior:
-    towards = whole.rule_.agreement_prior if whole and whole.rule_ else None
+    towards = None
+    if whole and whole.rule_:
+        towards = whole.rule_.agreement_prior
     return fit_prior([question.answers for question in questions], towards)
 
 
@@ -399,10 +407,13 @@ def with_expectation(
         budget=budget,
         unanswered=answers.count(None) / max(1, len(answers)),
         cut_off=cut_off,
-        all_equal=several
-        and all(len({*question.answers} - {None}) == 1 for question in voted),
+        all_equal=several and all(map(_is_unanimous, voted)),
     )
     return calibration.model_copy(update={"expected": expected})
+
+
+def _is_unanimous(question: Observation) -> bool:
+    return len({*question.answers} - {None}) == 1
 
 
 def _mean_samples(

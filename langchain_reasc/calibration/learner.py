@@ -109,7 +109,8 @@ class Learner:
         self._explained = explained
         # By kind of request; None for all kinds.
         self._fits: dict[str | None, _KindFit] = {}
-        self._restarts = 0  # restarts before the fits
+        # How often the rows had shown drift before the fits.
+        self._restarts = 0
 
     @classmethod
     def from_store(cls, store: ObservationStore) -> Self:
@@ -141,7 +142,9 @@ class Learner:
     @property
     def _current(self) -> dict[str | None, _KindFit]:
         """The calibrations, unless the rows have shown drift since."""
-        return self._fits if self._restarts == len(self.observations.restarts) else {}
+        if self._restarts != len(self.observations.restarts):
+            return {}
+        return self._fits
 
     def observe(self, row: Observation) -> Drift | None:
         """Add a row, and calibrate if that is due. Return what has changed if the row

@@ -32,12 +32,12 @@ _Statistic = Callable[[Decision], float | None]
 
 _LONG_ENOUGH: Final = 4  # responses, so that both halves have votes
 _ENOUGH_DECISIONS: Final = 16  # decisions that a curve needs
-# outcomes of right answers, and of wrong ones, that a curve needs without labels
+# Outcomes of right answers, and of wrong ones, that a curve needs without labels.
 _FEWEST_KNOWN: Final = 10
-# points of the stored curve; interpolation is off by .05 at the steepest
+# Points of the stored curve. Interpolation is off by 0.05 at the steepest.
 _POINTS: Final = 17
 _NEAREST: Final = 1e-4
-# on the square of the slope, which perfectly separated decisions would make infinite
+# On the square of the slope, which perfectly separated decisions would make infinite.
 _PENALTY: Final = 0.1
 
 
@@ -62,7 +62,8 @@ def promises_of(
     # responses agreed.
     counted = [question.responses(row) for question in questions if question.counted]
     counts = Agreement(prior, budget=budget)
-    of_counts = prior if row is None else None  # a prior is about counts
+    # A prior is about counts, and says nothing of weights.
+    of_counts = prior if row is None else None
     return {
         "guarantee": _guarantee(rule, counts, counted, len(questions)),
         "p_agree": _p_agree(rule, questions, row, of_counts),
@@ -180,9 +181,12 @@ def agreement_curve(
     """
     rule = calibration.rule(budget=budget, on_missing_confidence="count")
     block = calibration.rule_
-    measure = calibration.measure if block and block.odds else None
-    row = measures.index(measure) if measure in measures else None
-    prior = block.agreement_prior if block and row is None else None
+    row = prior = None
+    # Without odds, votes are counted.
+    if block and block.odds and calibration.measure in measures:
+        row = measures.index(calibration.measure)
+    elif block:
+        prior = block.agreement_prior
     return _p_agree(rule, questions, row, prior)
 
 
@@ -233,7 +237,9 @@ def _p_correct(
 
 
 def _statistic(prior: Prior | None) -> _Statistic:
-    return partial(support, share=prior.share) if prior else support
+    if prior is None:
+        return support
+    return partial(support, share=prior.share)
 
 
 def agreement_with_rest(

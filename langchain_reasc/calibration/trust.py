@@ -27,13 +27,13 @@ __all__ = ["Trusted", "alternatives", "trusted_measure"]
 
 _MOST_ALTERNATIVES: Final = 5.0
 _PAIRS: Final = 4.0  # prior pairs of agreeing wrong responses
-# lower bound of the AUROC within questions that a measure needs to weigh votes
+# Lower bound of the AUROC within questions that a measure needs to weigh votes.
 _TRUSTED: Final = 0.70
 _LEVEL: Final = 0.10  # level of that bound
 _RESAMPLES: Final = 2000
-# questions with agreeing and other responses, needed for an AUROC within questions
+# Questions with agreeing and other responses, needed for an AUROC within questions.
 _FEWEST: Final = 6
-# questions with right and wrong responses, from which on labels may refuse a measure
+# Questions with right and wrong responses, from which on labels may refuse a measure.
 _FEWEST_LABELLED: Final = 5
 _KNOTS: Final = 33
 
