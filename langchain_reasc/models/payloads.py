@@ -124,18 +124,33 @@ def read_tokens(metadata: Mapping[str, Any]) -> Sequence[Token]:
     )
 
 
-def _openai_chat(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
-    """OpenAI's chat API and its copies: ``logprobs.content``, or ``logprobs.refusal``
-    if the model refused.
+def _entries(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
+    """A list of entries, one for each token. OpenAI's chat API and its copies have it in
+    ``logprobs.content``, or in ``logprobs.refusal`` if the model refused; ChatOllama in
+    ``logprobs``, ChatVertexAI in ``logprobs_result``.
 
-    https://platform.openai.com/docs/api-reference/chat/object
+    https://platform.openai.com/docs/api-reference/chat/object; ollama-python
+    ``_types.py`` (``Logprob``); langchain-google-vertexai
+    ``_utils.get_generation_info``
     """
     payload = metadata.get("logprobs")
-    tokens = _read_entries(_field(payload, "content")) or _read_entries(
-        _field(payload, "refusal")
+    lists = (
+        _field(payload, "content"),
+        _field(payload, "refusal"),
+        payload,
+        metadata.get("logprobs_result"),
     )
-    if tokens:
-        return tokens
+    for entries in filter(_is_list, lists):
+        if entries:
+            return [
+                _token(
+                    _field(entry, "token"),
+                    _field(entry, "bytes"),
+                    _logprob(entry),
+                    _field(entry, "top_logprobs"),
+                )
+                for entry in entries
+            ]
     # Of a stream, an empty list is all that arrives before the first token.
     if isinstance(payload, Mapping) and payload.keys() <= {"content", "refusal"}:
         return ()
@@ -159,20 +174,6 @@ def _parallel_arrays(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
         _token(text, None, value, alternatives)
         for text, value, alternatives in zip(texts, chosen, ranked, strict=True)
     ]
-
-
-def _plain_list(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
-    """A list of tokens with nothing around it: ChatOllama's ``logprobs``,
-    ChatVertexAI's ``logprobs_result``.
-
-    ollama-python ``_types.py`` (``Logprob``); langchain-google-vertexai
-    ``_utils.get_generation_info``
-    """
-    return (
-        _read_entries(metadata.get("logprobs"))
-        or _read_entries(metadata.get("logprobs_result"))
-        or None
-    )
 
 
 def _gemini(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
@@ -199,30 +200,14 @@ def _gemini(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
 _OPENAI = frozenset({"logprobs"})
 _GEMINI = frozenset({"logprobs_result", "logprobsResult"})
 _READERS: list[tuple[frozenset[str], Reader]] = [
-    (_OPENAI, _openai_chat),
+    (_OPENAI | _GEMINI, _entries),
     (_OPENAI, _parallel_arrays),
-    (_OPENAI | _GEMINI, _plain_list),
     (_GEMINI, _gemini),
 ]
 LOGPROBS_KEYS: Final = {*_OPENAI, *_GEMINI}
 """Where in ``response_metadata`` the log-probabilities of tokens stand: the keys of all
 readers.
 """
-
-
-def _read_entries(entries: Any) -> list[Token]:
-    """The tokens of a list of entries as in OpenAI's chat API; else none."""
-    if not _is_list(entries):
-        return []
-    return [
-        _token(
-            _field(entry, "token"),
-            _field(entry, "bytes"),
-            _logprob(entry),
-            _field(entry, "top_logprobs"),
-        )
-        for entry in entries
-    ]
 
 
 class _Numbers(tuple[object, ...]):
