@@ -129,6 +129,7 @@ def read_unlabelled(
     reader = fields_reader(question_field, answer_field)
     questions: dict[str, tuple[str, ...] | None] = {}
     for where, row in some_rows(source, question_field, answer_field, may_be_text=True):
+        # Without --answer-field, no column is taken for answers.
         question = reader.question(row, where)
         answers = None
         if answer_field is not None and id_of(row, answer_field) is not None:
@@ -167,6 +168,7 @@ def some_rows(
         rows = text_rows(Path(source))
     else:
         rows = rows_of(source, has_header=bool(question_field or answer_field))
+    # An empty source is an error, which a generator would show too late.
     first = next(rows, None)
     if first is None:
         raise ConfigurationError(f"{os.fspath(source)} holds no question")
@@ -175,6 +177,7 @@ def some_rows(
 
 def _id_from_text(question: str, taken: Collection[str] = ()) -> str:
     """Return an id made of a question's text, other than the ``taken`` ones."""
+    # A text may have half a surrogate pair.
     id = hashlib.sha256(question.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     candidate = id
     times = 1

@@ -62,6 +62,7 @@ def accepted_answers(answers: Sequence[str], where: str) -> tuple[str, ...]:
             answer = written(text.rpartition("####")[2])
         else:
             answer = boxed()(text) or written(text)
+        # "1/2" and "0.5" are the same answer.
         accepted.setdefault(form_of(answer).key, answer)
     if "" in accepted.values():
         raise ConfigurationError(
@@ -98,6 +99,7 @@ def references_in(
     """
     name = _first_field(row, names, "answer", where)
     answers: list[str] = []
+    # The answer may itself be in the field ``accepted``.
     for field in dict.fromkeys([name, *_ACCEPTED]):
         values = row.get(field)
         if not isinstance(values, list | tuple):

@@ -126,6 +126,7 @@ def _generator(source: str) -> Callable[[str], Iterator[tuple[str, Row]]] | None
     """
     name, colon, _ = source.partition(":")
     if colon:
+        # The laboratory registers ``last-letters``, for one.
         for entry in entry_points(group="langchain_reasc.data", name=name):
             generate: Callable[[str], Iterator[tuple[str, Row]]] = entry.load()
             return generate
@@ -238,6 +239,7 @@ def _document_rows(path: Path) -> Iterator[tuple[str, Row]]:
     except ValueError as error:
         raise ConfigurationError(f"{path} cannot be read: {error}") from None
     if isinstance(value, dict):
+        # An object without such a list is a question of its own.
         lists = [value[name] for name in _LISTS if isinstance(value.get(name), list)]
         value = lists[0] if lists else [value]
     if not isinstance(value, list):
@@ -329,6 +331,7 @@ def _cell(text: str) -> str | list[str]:
 
 def _parquet_rows(path: Path) -> Iterator[tuple[str, Row]]:
     try:
+        # Type checkers have no stubs for it.
         arrow: Any = importlib.import_module("pyarrow")
         parquet: Any = importlib.import_module("pyarrow.parquet")
     except ModuleNotFoundError:
@@ -370,6 +373,7 @@ def _hub_rows(source: str) -> Iterator[tuple[str, Row]]:
         raise ConfigurationError(
             f"cannot read {source} from the hub: {reason:.500}"
         ) from error
+    # Without a split, datasets returns all.
     if isinstance(loaded, dict):
         if len(loaded) > 1:
             raise ConfigurationError(

@@ -53,6 +53,7 @@ class Template:
                     f"{option} is JSON; a template is a text file with {PLACEHOLDER} in "
                     "it"
                 )
+            # Editors end a file with a line break, which the prompt does not need.
             return cls([HumanMessage(_text_of(Path(option)).strip("\n"))])
         if PLACEHOLDER in option:
             return cls([HumanMessage(option)])

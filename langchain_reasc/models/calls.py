@@ -196,6 +196,7 @@ def with_calls(message: AIMessage, pieces: Sequence[ToolCallChunk]) -> AIMessage
     for piece in pieces:
         joiner.add(piece["index"], piece["id"], piece["name"], piece["args"])
     joiner.finish(whole=ending_of(message) == "whole")
+    # LangChain would send the provider's own copies back.
     arguments = {call.id: call.arguments for call in joiner.calls}
     valid, invalid = parsed_calls(
         tool_call_chunk(name=call.name, args=call.arguments, id=call.id)

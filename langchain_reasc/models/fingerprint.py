@@ -159,6 +159,7 @@ def fingerprint_of(
     tools, tool_choice, response_format, grammar, stop = (
         _setting(model, bound, name) for name in _SETTINGS
     )
+    # One string is as good as a list of one.
     if isinstance(stop, str):
         stop = [stop]
     described: dict[str, Any] = {
@@ -252,6 +253,7 @@ def _setting(model: BaseChatModel, bound: Mapping[str, Any], name: str) -> Any:
             if value is not None:
                 return value
     for holder in PASSED_THROUGH:
+        # A call's dictionary replaces that of the model.
         settings = bound.get(holder, getattr(model, holder, None))
         if isinstance(settings, Mapping) and settings.get(name) is not None:
             return settings[name]
@@ -559,6 +561,7 @@ def _refuse_different(compared: Iterable[tuple[str, Any, Any]]) -> None:
     """
     differences = []
     for name, then, now in compared:
+        # An unknown value may be the same.
         if then is None or now is None:
             continue
         # Parts are shown in words, and compared by their hash.

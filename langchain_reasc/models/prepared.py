@@ -139,6 +139,7 @@ class PreparedModel:
         model = self
         if self.per_config is not None:
             model = self.per_config.under(config)
+            # They were found after the model was prepared.
             if self.classes:
                 model = replace(model, classes=self.classes)
         return model._bound_to(kwargs) if kwargs else model
@@ -149,6 +150,7 @@ class PreparedModel:
         """
         if self.prepare_live is None:
             return None
+        # Tools may have been bound since.
         return self.prepare_live(read)._bound_to(self.later)
 
     def _bound_to(self, kwargs: Mapping[str, Any]) -> "PreparedModel":
@@ -560,6 +562,7 @@ def _sampleable(
     if not wrapped:
         return model, {}
     inner_arguments = {} if isinstance(model, RunnableSequence) else arguments
+    # A retry, a chain or fallbacks stay around the copies.
     copies = []
     for inner in wrapped:
         copy, added = sampleable(inner, inner_arguments)
@@ -718,7 +721,12 @@ def _sampling_notices(leaf: Leaf) -> list[str]:
                 "cost and no evidence; sample at a temperature of about 0.7"
             )
             notices.append(notice)
-            _warn_once(leaf.model, notice)
+            # A prepared copy shares the memory of its original.
+            memory = leaf.model.__dict__.get(SERVER_MEMORY)
+            memory = memory or logprobs_memory(leaf.model)
+            if notice not in memory.warned:
+                memory.warned.add(notice)
+                logger.warning("%s: %s", type(leaf.model).__name__, notice)
     n = leaf.given(leaf.integration.n or "n")
     if leaf.integration.n and isinstance(n, int | float) and n > 1:
         notices.append(
@@ -731,14 +739,6 @@ def _sampling_notices(leaf: Leaf) -> list[str]:
             "them all the same; leave it out"
         )
     return notices
-
-
-def _warn_once(model: BaseChatModel, notice: str) -> None:
-    """Log a warning, unless it was logged of this model, or of its original."""
-    memory = model.__dict__.get(SERVER_MEMORY) or logprobs_memory(model)
-    if notice not in memory.warned:
-        memory.warned.add(notice)
-        logger.warning("%s: %s", type(model).__name__, notice)
 
 
 def _no_logprobs_reason(inner_models: Sequence[Leaf]) -> str | None:

@@ -101,6 +101,7 @@ class LogprobsMemory:
         with _remembering:
             memory = self.shapes.pop(shape, LogprobsMemory())
             self.shapes[shape] = memory
+            # The first one was used longest ago.
             if len(self.shapes) > _MOST_SHAPES:
                 del self.shapes[next(iter(self.shapes))]
         return memory
@@ -146,6 +147,7 @@ class LogprobsMemory:
                     reason = refusal_reason(error) if with_logprobs else None
                     if reason is None:
                         raise
+                    # Without logprobs, the response would be paid for in vain.
                     if required:
                         self.refused = reason
                         raise _unavailable(reason) from error

@@ -104,6 +104,7 @@ def ask_for_confidence(
             content = f"{message.content}\n\n{line}"
         elif message.content:
             content = [*message.content, {"type": "text", "text": f"\n\n{line}"}]
+        # The user's messages stay as they are.
         prompt = list(messages)
         prompt[index] = message.model_copy(update={"content": content})
         return prompt
@@ -157,6 +158,7 @@ def without_statement(text: str) -> str:
         rest = _without_leading_statement(line)
         if rest is not None:
             unstated.append(rest)
+    # A blank line stands before the statement, as a rule.
     while unstated and not unstated[-1].strip():
         unstated.pop()
     statement = _trailing_statement(unstated[-1]) if unstated else None
