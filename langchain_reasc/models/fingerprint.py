@@ -171,27 +171,22 @@ def fingerprint_of(
         "stop": tuple(sorted(set(map(str, stop or ())))),
         "answer": None if answer is None else answer_name(answer),
     }
-    sampling = without(bound, _SETTINGS)
+    arguments = without(bound, _SETTINGS)
     own_parts: Callable[..., Mapping[str, Any]] | None = getattr(
         model, "calibration_fingerprint", None
     )
     if own_parts is None:
-        described |= _name_and_sampling(model, sampling)
+        described |= _name_and_sampling(model, arguments)
     else:
         # The model knows best what it is.
-        described |= own_parts(**sampling)
-    parameters = described.pop("sampling", {})
-    return Fingerprint(
-        **described,
-        sampling={name: _value(value) for name, value in parameters.items()},
-    )
-
-
-def _value(value: Any) -> Any:
-    # A file has flat values only.
-    if isinstance(value, list | tuple | Mapping):
-        return json.dumps(value, sort_keys=True, default=str)
-    return value
+        described |= own_parts(**arguments)
+    sampling = {}
+    for name, value in described.pop("sampling", {}).items():
+        # A file has flat values only.
+        if isinstance(value, list | tuple | Mapping):
+            value = json.dumps(value, sort_keys=True, default=str)
+        sampling[name] = value
+    return Fingerprint(**described, sampling=sampling)
 
 
 def prompt_hash(messages: Sequence[BaseMessage]) -> str:

@@ -492,18 +492,16 @@ def to_messages(value: LanguageModelInput) -> list[BaseMessage]:
             "the input must be a string, a list of messages or a prompt value, got "
             f"{type(value).__name__}"
         )
-    # Many providers refuse an empty message of the assistant.
-    messages = [
-        message for message in messages if message.content or not _abstained(message)
-    ]
-    if not messages:
+    prompt = []
+    for message in messages:
+        account = message.response_metadata.get("reasc")
+        abstained = isinstance(account, dict) and account.get("abstained")
+        # Many providers refuse an empty message of the assistant.
+        if message.content or not abstained:
+            prompt.append(message)
+    if not prompt:
         raise ConfigurationError("the input holds no message")
-    return messages
-
-
-def _abstained(message: BaseMessage) -> bool:
-    account = message.response_metadata.get("reasc")
-    return isinstance(account, dict) and bool(account.get("abstained"))
+    return prompt
 
 
 def _innermost(model: AnyRunnable) -> AnyRunnable:

@@ -79,16 +79,14 @@ def without_cache_marks(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     unmarked = []
     for message in messages:
         if isinstance(message.content, list):
-            content = [_without_mark(block) for block in message.content]
+            content = []
+            for block in message.content:
+                if isinstance(block, dict):
+                    block = without(block, {_CACHE_MARK})
+                content.append(block)
             message = message.model_copy(update={"content": content})
         unmarked.append(message)
     return unmarked
-
-
-def _without_mark(block: Any) -> Any:
-    if not isinstance(block, dict):
-        return block
-    return without(block, {_CACHE_MARK})
 
 
 def without(fields: Mapping[str, Any], names: Container[str]) -> dict[str, Any]:
