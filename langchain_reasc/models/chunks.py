@@ -69,9 +69,7 @@ def message_of(chunks: Sequence[BaseMessage]) -> AIMessage:
         Exception: they cannot be added up, such as values of two types under one name.
     """
     # LangChain would join a reason in a word that we do not know to the last reason.
-    drops_unknown_reasons = any(
-        has_finish_reason(chunk.response_metadata) for chunk in reversed(chunks)
-    )
+    drops_unknown_reasons = _has_known_reason(chunks)
     parts = []
     pieces: list[ToolCallChunk] = []
     for chunk in chunks:
@@ -128,7 +126,7 @@ def has_ended(chunks: Sequence[BaseMessage]) -> bool:
     A reason in a word that we do not know is believed if no content came after it; a
     warning is then logged once.
     """
-    if any(has_finish_reason(chunk.response_metadata) for chunk in reversed(chunks)):
+    if _has_known_reason(chunks):
         return True
     # Some servers send a word that we do not know with each event.
     finish = UnknownFinish()
@@ -138,6 +136,11 @@ def has_ended(chunks: Sequence[BaseMessage]) -> bool:
     if finish.reason is not None:
         warn_unknown_finish(finish.reason)
     return finish.reason is not None
+
+
+def _has_known_reason(chunks: Sequence[BaseMessage]) -> bool:
+    # A reason comes with one of the last chunks.
+    return any(has_finish_reason(chunk.response_metadata) for chunk in reversed(chunks))
 
 
 def refuse_failed(metadata: Mapping[str, Any]) -> None:
@@ -424,14 +427,13 @@ def _with_all_calls(message: AIMessage, blocks: list[Any]) -> list[Any]:
     With ``output_version="v1"`` they give a call of a tool the index of a text, or of
     another call, and then make the two one block.
     """
-    calls = [
+    others = [
         block
         for block in blocks
-        if isinstance(block, dict) and block.get("type") == "tool_call"
+        if not (isinstance(block, dict) and block.get("type") == "tool_call")
     ]
-    is_v1 = message.response_metadata.get("output_version") == "v1"
-    if not is_v1 or len(calls) >= len(message.tool_calls):
+    lacks_calls = len(blocks) - len(others) < len(message.tool_calls)
+    if message.response_metadata.get("output_version") != "v1" or not lacks_calls:
         return blocks
     # Nobody can tell which calls are lost, so all are replaced.
-    others = [block for block in blocks if block not in calls]
     return [*others, *map(dict, message.tool_calls)]

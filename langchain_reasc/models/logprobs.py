@@ -28,6 +28,7 @@ from langchain_reasc.models.contract import (
 from langchain_reasc.models.payloads import (
     Token,
     TokenLogprobs,
+    bytes_of_tokens,
     check_logprobs,
     read_tokens,
 )
@@ -200,7 +201,7 @@ def token_lengths(message: BaseMessage) -> list[int] | None:
         if metadata.get(TOKEN_SIGNALS):
             pieces = recorded_pieces(metadata)
         else:
-            pieces = _token_bytes(read_tokens(metadata))
+            pieces = bytes_of_tokens(read_tokens(metadata))
     except LogprobsUnavailable:
         return None
     if not pieces:
@@ -302,19 +303,13 @@ def _compute_from_logprobs(message: BaseMessage, *, spelled: bool) -> _Read:
     reading = SignalReading(
         signals, k=k, withheld=checked.withheld, notices=checked.notices
     )
-    return reading, _token_bytes(tokens) if spelled else None, checked.places
+    return reading, bytes_of_tokens(tokens) if spelled else None, checked.places
 
 
 def _checked_logprobs(tokens: Sequence[Token], message: BaseMessage) -> TokenLogprobs:
     if not tokens:
         raise LogprobsUnavailable(_missing_reason(message))
     return check_logprobs(tokens, text=str(message.text))
-
-
-def _token_bytes(tokens: Sequence[Token]) -> list[bytes] | None:
-    """What each token spells; None if the provider does not say it of all tokens."""
-    pieces = [token.spelled for token in tokens if token.spelled is not None]
-    return pieces if len(pieces) == len(tokens) else None
 
 
 def _missing_reason(message: BaseMessage) -> str:

@@ -417,8 +417,8 @@ def _check_spelling(tokens: Sequence[Token], text: str) -> None:
             f"{sum(sizes)} of the response's {whole} bytes; a confidence in part of a "
             "response says nothing of the rest"
         )
-    pieces = [token.spelled for token in tokens if token.spelled is not None]
-    if not text or len(pieces) < len(tokens):
+    pieces = bytes_of_tokens(tokens)
+    if not text or pieces is None:
         return
     spelled = b"".join(pieces).decode(errors="replace")
     if not _could_spell(spelled, text):
@@ -426,6 +426,12 @@ def _check_spelling(tokens: Sequence[Token], text: str) -> None:
             "the log-probabilities are of another text than the response: their tokens "
             f"spell {spelled[:40]!r}, the response is {text[:40]!r}"
         )
+
+
+def bytes_of_tokens(tokens: Sequence[Token]) -> list[bytes] | None:
+    """Return what each token spells; None if the provider does not say it of all."""
+    pieces = [token.spelled for token in tokens if token.spelled is not None]
+    return pieces if len(pieces) == len(tokens) else None
 
 
 def _could_spell(spelled: str, text: str) -> bool:
