@@ -94,8 +94,10 @@ def auroc_with_interval(
     if question is None:
         low, high = _newcombe(value, int(right.sum()), int((~right).sum()))
     elif np.unique(question).size == 1:
+        # One question shows nothing of others.
         low, high = 0.0, 1.0
     elif not 0 < value < 1:
+        # On the logit scale, 0 and 1 are infinite.
         m = np.unique(question[right]).size
         n = np.unique(question[~right]).size
         low, high = _newcombe(value, m, n)
@@ -117,6 +119,7 @@ def _obuchowski(
     parts[right] = (wins - value) / of_right.size
     parts[~right] = (1 - losses - value) / of_wrong.size
     _, numbers = np.unique(question, return_inverse=True)
+    # Responses to one question count together, since they are correlated.
     by_question = np.bincount(numbers, parts)
     n = by_question.size
     error = np.sqrt(n / (n - 1) * (by_question**2).sum())

@@ -186,6 +186,7 @@ class Calibration(Record):
             measure,
             scores if measure else None,
             method="consensus",
+            # A calibration file has no smaller number.
             n=max(2, known.rows),
             gate=Gate(threshold=None, closed_because=reason),
             fallback=reason,
@@ -441,6 +442,7 @@ class Calibration(Record):
                     "calibrate on several responses to each question (max_samples=...)",
                 )
             reason = "confident responses count for more"
+            # The gate saves most, so it is named first.
             if self.gate.in_use[0] is not None:
                 reason = "a confident first response is accepted alone"
             elif is_counted:

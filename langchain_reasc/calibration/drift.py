@@ -210,6 +210,7 @@ def next_responses(
         answer: the winning answer.
     """
     second = 1
+    # The first vote leads until the second one.
     while second <= len(answers) and answers[second - 1] is None:
         second += 1
     if second < min(decided, len(answers)):
@@ -236,6 +237,7 @@ class AgreementRates:
         self._agreed: Counter[tuple[int, ...]] = Counter()
         self._seen: Counter[tuple[int, ...]] = Counter()
         for *case, agreed in observed:
+            # Count this case, and all decided (or undecided) ones.
             for key in (tuple(case), tuple(case[:1])):
                 self._seen[key] += 1
                 self._agreed[key] += agreed
@@ -280,6 +282,7 @@ def separation(
     leader = votes[0][0]
     leading: list[float] = []
     rest: list[float] = []
+    # Scores of responses after the decision may follow.
     for answer, score in zip(answers, scores.tolist(), strict=False):
         if answer is not None and not math.isnan(score):
             group = leading if answer == leader else rest

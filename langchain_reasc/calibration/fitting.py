@@ -103,6 +103,7 @@ def fit(
     """
     rows = _checked(observations, len(measures))
     voted = _voted(rows)
+    # A rare kind of request borrows all but its prior.
     if whole and len(voted) < _FEWEST_OF_KIND:
         return _with_own_prior(whole, voted)
     measures, rows = _with_distinct_scores(measures, rows)
@@ -122,6 +123,7 @@ def fit(
         labelled, measures, trusted, selection, p_target=p_target, **recorded
     )
     several = sum(len(question.answers) > 1 for question in voted)
+    # With one response to each question, nothing shows how they agree.
     if isinstance(gated, Calibration) and several < 2:
         return gated
     if len(voted) < 2:
@@ -216,6 +218,7 @@ def _selected(
     # A score over the answer's tokens is judged on the responses that have an answer.
     of_span = np.array([measure.of_span for measure in measures])
     unanswered = np.array([row.answers[0] is None for row in scored])
+    # A measure without a score of each response cannot be compared.
     can_score = (np.isfinite(scores) | np.outer(of_span, unanswered)).all(axis=1)
     candidates = np.flatnonzero(can_score).tolist()
     if not candidates:
@@ -343,6 +346,7 @@ def fit_prior(
     for of_question in answers:
         votes = Counter(answer for answer in of_question if answer is not None)
         counts[tuple(sorted(votes.values(), reverse=True))] += 1
+    # Questions without a vote show no agreement.
     del counts[()]
     if towards is None:
         before = np.full(len(grid), 1 / len(grid))
@@ -441,6 +445,7 @@ def _further(
         weight = np.array([votes[name] - discount for name in names])
         shares = weight / (votes.total() + concentration)
         index = int(np.searchsorted(shares.cumsum(), rng.random()))
+        # The last share is that of an answer that nobody gave yet.
         answer = names[index] if index < len(names) else f"new {number}"
         votes[answer] += 1
         responses.append(Response(answer))

@@ -247,6 +247,7 @@ class Learner:
         fits[None] = replace(fits[None], expected=self._expect(rest, whole))
         for fitted in fits.values():
             if fitted.calibration:
+                # Or the next question would wait for the tables of the rule.
                 warm_up(self._rule(fitted.calibration))
         self._fits = fits
         self._restarts = len(observations.restarts)
@@ -258,6 +259,7 @@ class Learner:
         fits = dict(self._current)
         for kind in self._due(counts):
             fitted = fits.get(kind) or _KindFit(None, NOTHING_EXPECTED, counts[kind], 0)
+            # The old calibration goes on, as if it had been made of these rows.
             fits[kind] = replace(fitted, counts=counts[kind], last=last)
         self._fits = fits
         self._restarts = len(self.observations.restarts)

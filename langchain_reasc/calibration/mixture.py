@@ -208,6 +208,7 @@ def _two_components(z: npt.NDArray[Any]) -> Any:
         is_light = fit.weights_.min() < max(_LEAST, 3 / n)
         return not (is_narrow or is_light), fit.score(z)
 
+    # The likeliest come last.
     best = sorted(fits, key=rank)[-_TO_THE_END:]
     for fit in best:
         _fitted(fit.set_params(tol=1e-6, warm_start=True), z)

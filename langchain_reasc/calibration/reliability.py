@@ -95,6 +95,7 @@ def reliability_of(questions: Iterable[Observation]) -> Reliability | None:
     if len(pairs) < _FEWEST:
         return None
     predicted, right = np.array(pairs, dtype=np.float64).T
+    # The best prediction that is the same for all answers.
     rate = float(right.mean())
     variance = predicted * (1 - predicted)
     error = by_chance = 0.0
@@ -130,6 +131,7 @@ def binned(values: npt.ArrayLike, outcomes: npt.ArrayLike) -> list[tuple[float, 
 def _bins(values: Floats) -> list[Booleans]:
     """Return the mask of each group; equal values are in one group."""
     count = max(1, min(_MOST_BINS, values.size // _IN_A_BIN))
+    # Each group has about as many answers as another.
     bounds = np.quantile(values, np.arange(1, count) / count)
     numbers = np.searchsorted(bounds, values, side="right")
     return [numbers == number for number in np.unique(numbers)]

@@ -27,6 +27,7 @@ __all__ = [
 
 WINDOWS = (8, 16, 32, 64, 128)
 _NAMES = (*SIGNALS, VERBALIZED)
+# The mean has no window.
 _WINDOWED = tuple(score for score in SCORES if score != "mean")
 _FOLDS = 5
 _REPEATS = 4
@@ -139,6 +140,7 @@ def _cross_fitted(
     """
     for (rest, part), row in zip(parts, chosen, strict=True):
         mean = np.nanmean(scores[row, rest])
+        # Equal scores have no spread.
         spread = np.nanstd(scores[row, rest]) or 1.0
         z_scores = (scores[row, part] - mean) / spread
         for z_score, right in zip(z_scores, labels[part], strict=True):
@@ -207,6 +209,7 @@ def _aurocs(right: Floats, wrong: Floats) -> Floats:
         if of_right.size and of_wrong.size:
             aurocs[row] = auroc_of(of_right, of_wrong)
         else:
+            # Without scores of both classes, a measure is as good as chance.
             aurocs[row] = 0.5
     return aurocs
 

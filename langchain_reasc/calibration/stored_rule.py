@@ -117,6 +117,7 @@ class RuleBlock(Record):
     @model_validator(mode="after")
     def _makes_a_rule(self) -> Self:
         try:
+            # The rule itself checks the ranges of its parameters.
             self.rule(budget=1)
         except (ConfigurationError, KeyError) as error:
             raise ValueError(
@@ -215,6 +216,7 @@ class SupportCurve(Record):
         curve also holds for decisions on more votes than it was fitted on: 8 of 16 mean
         more than 2 of 4.
         """
+        # Weighed votes have no prior.
         if not self.prior:
             return support(decision)
         return support(decision, _prior_from(self.prior).share)

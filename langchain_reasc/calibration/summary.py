@@ -157,6 +157,7 @@ def _outcomes(questions: Observations) -> Iterator[Entry]:
     if number:
         right = sum(row.correct is True for row in with_outcome)
         leading = f"{_leading(with_outcome):.0%} of the responses"
+        # Outcomes may be told of easier questions than most.
         rest = [row for row in questions if row.correct is None]
         if rest:
             leading += f" there, {_leading(rest):.0%} elsewhere"
@@ -258,6 +259,7 @@ def _escalation(known: LearnedEscalation) -> Iterator[Entry]:
         "Promise", f"on at most {known.within:.1%} of questions an answer {failure}"
     )
     table = [("", "tested", "against", "at most", "cost", "")]
+    # A rule without rows has no figures yet.
     for name, rule in known.rules.items():
         contradicted = bound = cost = state = ""
         number = sum(rule.rows)
