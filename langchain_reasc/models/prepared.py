@@ -342,11 +342,13 @@ def prepare_model(
         **kwargs: further arguments of every call; they win over bound ones.
     """
     model = model_of(model)
-    settings: dict[str, Any] = {
-        "quiet": quiet,
-        "ask_confidence": ask_confidence,
-        "origin": _innermost(model),
-    }
+    unprepared = PreparedModel(
+        model,
+        _without_n(kwargs),
+        quiet=quiet,
+        ask_confidence=ask_confidence,
+        origin=_innermost(model),
+    )
     purpose = _Purpose(logprobs, required, quiet)
 
     def prepare(inner: AnyRunnable) -> PreparedModel:
@@ -361,17 +363,17 @@ def prepare_model(
             )
         # In a context of its own, or callbacks of a run around it would be taken for
         # bound ones.
-        ready = Context().run(_prepared, inner, kwargs, purpose)
+        prepared = Context().run(_prepared, unprepared, inner, kwargs, purpose)
         # A confidence that is stated in the text has to be taken out of it first.
         if not quiet or ask_confidence:
-            return replace(ready, **settings)
+            return prepared
 
         @cache
         def prepare_live(read: bool) -> PreparedModel:
             live = purpose._replace(logprobs=logprobs and read, live=True)
-            return Context().run(_prepared, inner, kwargs, live)
+            return Context().run(_prepared, unprepared, inner, kwargs, live)
 
-        return replace(ready, prepare_live=prepare_live, **settings)
+        return replace(prepared, prepare_live=prepare_live)
 
     if not is_configurable(model):
         return prepare(model)
@@ -380,14 +382,17 @@ def prepare_model(
         default = per_config.under({})
     except ConfigurationError:
         # Only the config of a call says what the model is.
-        default = PreparedModel(model, _without_n(kwargs), **settings)
+        default = unprepared
     return replace(
         default, notices=(), no_logprobs=None, not_requested=None, per_config=per_config
     )
 
 
 def _prepared(
-    model: AnyRunnable, kwargs: Mapping[str, Any], purpose: "_Purpose"
+    unprepared: PreparedModel,
+    model: AnyRunnable,
+    kwargs: Mapping[str, Any],
+    purpose: "_Purpose",
 ) -> PreparedModel:
     config: RunnableConfig = {}
     # Listeners are made for each call by factories, which only the binding calls.
@@ -404,15 +409,15 @@ def _prepared(
         leaf.integration.logprobs and leaf.given(leaf.integration.logprobs)
         for leaf in inner_models
     )
-    return PreparedModel(
-        ready,
-        {**_without_n(kwargs), **added},
-        config,
+    return replace(
+        unprepared,
+        model=ready,
+        kwargs={**_without_n(kwargs), **added},
+        config=config,
         notices=_notices(inner_models, logprobs=purpose.logprobs),
         no_logprobs=_no_logprobs_reason(inner_models),
         not_requested=not_requested,
         keep_logprobs=keep_logprobs,
-        quiet=purpose.quiet,
     )
 
 
