@@ -223,8 +223,8 @@ def _selected(
     candidates = np.flatnonzero(can_score).tolist()
     if not candidates:
         return None
-    named = [measures[index] for index in candidates]
-    return select_among(named, scores[candidates], right, seed=seed)
+    compared = [measures[index] for index in candidates]
+    return select_among(compared, scores[candidates], right, seed=seed)
 
 
 def _gated(

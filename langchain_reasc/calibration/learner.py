@@ -264,10 +264,10 @@ class Learner:
         self._fits = fits
         self._restarts = len(self.observations.restarts)
 
-    def adopt_fits(self, other: Self) -> None:
+    def adopt_fits(self, frozen: Self) -> None:
         """Use the calibrations of a copy from :meth:`frozen`."""
-        self._fits = other._fits
-        self._restarts = other._restarts
+        self._fits = frozen._fits
+        self._restarts = frozen._restarts
 
     def _calibrated(
         self, rows: Sequence[Observation], whole: Calibration | None = None

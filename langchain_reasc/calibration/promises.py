@@ -60,12 +60,12 @@ def promises_of(
     rule = calibration.rule(budget=budget, on_missing_confidence="count")
     # Questions that a learned rule cut short are left out, because they ended when
     # responses agreed.
-    counted = [question.responses(row) for question in questions if question.counted]
+    by_counts = [question.responses(row) for question in questions if question.counted]
     counts = Agreement(prior, budget=budget)
     # A prior is about counts, and says nothing of weights.
     of_counts = prior if row is None else None
     return {
-        "guarantee": _guarantee(rule, counts, counted, len(questions)),
+        "guarantee": _guarantee(rule, counts, by_counts, len(questions)),
         "p_agree": _p_agree(rule, questions, row, of_counts),
         "p_correct": _p_correct(rule, questions, row, of_counts),
     }
@@ -95,10 +95,10 @@ def _guarantee(
     # P(the answer changes) if the rule goes on although counted votes are sufficient.
     going_on: list[float] = []
     for responses in questions:
-        counted = decide(ASC() | Cap(len(responses)), responses)
+        by_counts = decide(ASC() | Cap(len(responses)), responses)
         decision = decide(rule, responses)
-        differs = decision.answer != counted.answer
-        if counted.reason != "evidence":
+        differs = decision.answer != by_counts.answer
+        if by_counts.reason != "evidence":
             split.append(differs)
             continue
         decided.append(differs)

@@ -91,8 +91,8 @@ def trusted_measure(
         )
     aurocs = auroc_of(judged.scores[:, judged.right], judged.scores[:, ~judged.right])
     best = int(np.argmax(np.where(candidates, aurocs, -1.0)))
-    named = [measures[row] for row in rows]
-    measure = named[best]
+    scoring = [measures[row] for row in rows]
+    measure = scoring[best]
     scores = judged.scores[best]
     per_question = auroc_per_question(judged)[best]
     if per_question.size < _FEWEST:
@@ -111,12 +111,12 @@ def trusted_measure(
     if explained:
         auroc = auroc_with_interval(scores, judged.right, judged.question)
     of_other_signals = [
-        candidate for candidate in named if candidate.signal != measure.signal
+        candidate for candidate in scoring if candidate.signal != measure.signal
     ]
     fields = {
         "auroc": auroc,
         "within": within,
-        "rejected": rejected_measures(named, aurocs, best, of_other_signals),
+        "rejected": rejected_measures(scoring, aurocs, best, of_other_signals),
     }
     return Trusted(fields, measure, rows[best], scores, _odds(scores, judged.right))
 

@@ -198,8 +198,8 @@ def _calibration(chosen: str | None, *, shipped: bool) -> "Calibration | None":
         return load_calibration(chosen)
     if not shipped:
         return None
-    own = embedded("calibration.json")
-    return load_calibration(own) if own.exists() else None
+    path = embedded("calibration.json")
+    return load_calibration(path) if path.exists() else None
 
 
 def _show_sample(

@@ -427,13 +427,13 @@ def _with_all_calls(message: AIMessage, blocks: list[Any]) -> list[Any]:
     With ``output_version="v1"`` they give a call of a tool the index of a text, or of
     another call, and then make the two one block.
     """
-    others = [
+    other_blocks = [
         block
         for block in blocks
         if not (isinstance(block, dict) and block.get("type") == "tool_call")
     ]
-    lacks_calls = len(blocks) - len(others) < len(message.tool_calls)
+    lacks_calls = len(blocks) - len(other_blocks) < len(message.tool_calls)
     if message.response_metadata.get("output_version") != "v1" or not lacks_calls:
         return blocks
     # Nobody can tell which calls are lost, so all are replaced.
-    return [*others, *map(dict, message.tool_calls)]
+    return [*other_blocks, *map(dict, message.tool_calls)]

@@ -309,8 +309,8 @@ class PreparedModel:
         # These two belong to the run above, and each sample is a run of its own.
         inherited.pop("run_name", None)
         inherited.pop("run_id", None)
-        own: RunnableConfig = {"tags": ["nostream", f"reasc:sample:{index}"]}
-        merged = merge_configs(self.config, inherited, own)
+        tags: RunnableConfig = {"tags": ["nostream", f"reasc:sample:{index}"]}
+        merged = merge_configs(self.config, inherited, tags)
         if self.quiet:
             merged["callbacks"] = []
         return merged
@@ -369,8 +369,9 @@ def prepare_model(
             return prepared
 
         @cache
-        def prepare_live(read: bool) -> PreparedModel:
-            live = purpose._replace(logprobs=logprobs and read, live=True)
+        def prepare_live(reads_confidence: bool) -> PreparedModel:
+            reads_logprobs = logprobs and reads_confidence
+            live = purpose._replace(logprobs=reads_logprobs, live=True)
             return Context().run(_prepared, unprepared, inner, kwargs, live)
 
         return replace(prepared, prepare_live=prepare_live)
@@ -465,8 +466,8 @@ def model_of(model: ModelOrName) -> Runnable[LanguageModelInput, Any]:
     try:
         if not model.strip():
             raise ValueError("it is empty")
-        named: BaseChatModel = init_chat_model(model)
-        return named
+        chat_model: BaseChatModel = init_chat_model(model)
+        return chat_model
     except ValidationError as error:
         # The error itself would show the values, API keys too.
         reason = "; ".join(findings(error, values=False))
