@@ -137,7 +137,9 @@ def _is_empty(value: Any) -> bool:
         return math.isnan(value)
     if isinstance(value, list | tuple):
         return all(map(_is_empty, value))
-    return value is None or (isinstance(value, str) and (not value or value.isspace()))
+    if isinstance(value, str):
+        return not value.strip()
+    return value is None
 
 
 def _text(value: Any, subject: str, expected: str) -> str:

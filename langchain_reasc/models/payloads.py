@@ -476,7 +476,8 @@ def _as_arrays(tokens: Sequence[Token]) -> tuple[Floats, Floats]:
         raise LogprobsUnavailable(
             f"the server returned {above[0]:g} as a log-probability, which is none{hint}"
         )
-    return np.minimum(chosen, 0), np.minimum(-np.sort(-table, axis=1), 0)
+    descending = -np.sort(-table, axis=1)
+    return np.minimum(chosen, 0), np.minimum(descending, 0)
 
 
 def _as_float(value: Any) -> float:

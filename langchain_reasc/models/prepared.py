@@ -171,7 +171,8 @@ class PreparedModel:
     @property
     def names(self) -> list[str]:
         """The names of the chat models inside, as their providers know them."""
-        return list(filter(None, (name_of_model(leaf.model) for leaf in self._leaves)))
+        names = (name_of_model(leaf.model) for leaf in self._leaves)
+        return list(filter(None, names))
 
     def shares_client_with(self, model: "PreparedModel") -> bool:
         """Return whether another model takes the settings that were written for this
