@@ -118,6 +118,7 @@ def ask(
             larger.open(seed=seed) as escalation,
             source.open(**prompting.sampling, seed=seed) as model,
         ):
+            # A download, with its bar, is over.
             live.start()
             reasc = ReASCRunnable(
                 model=model,

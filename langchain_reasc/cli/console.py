@@ -89,6 +89,7 @@ def secret_in(variable: str) -> "SecretStr":
     """
     from pydantic import SecretStr
 
+    # The key itself may be given by mistake, so it is not repeated here.
     if not re.fullmatch(r"[A-Za-z_]\w*", variable):
         raise ConfigurationError(
             "give the name of the environment variable that holds the key, such as "

@@ -66,6 +66,7 @@ class LiveVotes(BaseCallbackHandler, AbstractContextManager["LiveVotes"]):
         """Yield the end of the first response, and the line with the votes."""
         text = self._text[max(0, len(self._text) // _PIECE - 1) * _PIECE :]
         lines = Text(text, style="dim").wrap(console, options.max_width)
+        # Leave room for the line with the votes.
         yield from lines[-max(1, min(_LINES, console.height - 2)) :]
         line = Text(f"{self._spinner.render(console.get_time())} {self._status}")
         line.truncate(

@@ -133,6 +133,7 @@ class ModelOptions:
         options = {name: value for name, value in options.items() if value is not None}
         if self.chat_template is not None:
             options["chat_template"] = self._template_of_gguf(self.chat_template)
+        # A provider's model and one of the Hub are not made by their class.
         make = None
         if self.model_class is not None:
             if self.url:
@@ -248,6 +249,7 @@ def _price_ratio(value: str | None) -> Any:
         )
     if len(prices) == 1:
         return prices[0]
+    # Prompt and response of the small model, then of the large one.
     return ((prices[0], prices[1]), (prices[2], prices[3]))
 
 
@@ -367,6 +369,7 @@ class LearnedLargerModelOptions(LargerModelOptions):
 
 
 def _is_of_provider(name: str | None) -> TypeGuard[str]:
+    # A path may look like a provider's name.
     return (
         name is not None
         and _PROVIDER.fullmatch(name) is not None

@@ -201,6 +201,7 @@ def register_integration(*class_paths: str) -> Callable[[DescribeT], DescribeT]:
 
     def register(describe: DescribeT) -> DescribeT:
         _integrations.update(dict.fromkeys(class_paths, describe))
+        # The class may have been looked up before.
         _known_path.cache_clear()
         return describe
 

@@ -388,6 +388,7 @@ def _trim_alternatives(
         withheld["neg_entropy"] = (
             "one alternative per token has no entropy: ask for more (top_logprobs=20)"
         )
+    # A table needs k values of each token.
     keep &= counts >= k
     alternatives = table[keep, :k]
     below = alternatives <= FLOOR
@@ -476,6 +477,7 @@ def _as_arrays(tokens: Sequence[Token]) -> tuple[Floats, Floats]:
         raise LogprobsUnavailable(
             f"the server returned {above[0]:g} as a log-probability, which is none{hint}"
         )
+    # NaN sorts to the end, also where all are negated.
     descending = -np.sort(-table, axis=1)
     return np.minimum(chosen, 0), np.minimum(descending, 0)
 

@@ -42,6 +42,7 @@ def without_thinking(model: AnyRunnable) -> AnyRunnable:
     if isinstance(model, BaseChatModel):
         if not _is_claude(model):
             return model
+        # The setting may also be among the arguments that the model passes on.
         model_kwargs = without(getattr(model, "model_kwargs", {}), {SETTING})
         return model.model_copy(update={SETTING: None, "model_kwargs": model_kwargs})
     if isinstance(model, RunnableBindingBase):
@@ -92,6 +93,7 @@ def is_signed_by_another(message: AIMessage, names: Iterable[str]) -> bool:
     """
     metadata = message.response_metadata
     signer = metadata.get("model_name") or metadata.get("model")
+    # A model called "claude-sonnet-4" signs as "claude-sonnet-4-20250514".
     own_names = {_DATED.sub("", name) for name in names}
     if not isinstance(signer, str) or not own_names:
         return False
