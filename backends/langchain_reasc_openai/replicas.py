@@ -274,8 +274,8 @@ class _Response:
         self._bound.count(tokens_in(choice), text, ended=finish == "ended")
         if self._bound.passed:  # the rest of the response is not received
             self.passed = True
-            for _ in self._bound.cut(lambda _: self.end("length")):
-                pass
+            if self._bound.cut():
+                self.end("length")
 
     def end(self, reason: str) -> None:
         """End the response, for a reason that the server did not name."""

@@ -24,7 +24,8 @@ from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.utils.uuid import uuid7
 
 from langchain_reasc.langchain_internals import is_provider_id
-from langchain_reasc.models.chunks import chunks_of, without
+from langchain_reasc.models.chunks import chunks_of
+from langchain_reasc.models.settings import without
 from langchain_reasc.runnable.message_metadata import kept_metadata
 
 Manager = TypeVar("Manager", CallbackManager, AsyncCallbackManager)

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 # Votes are weighed if the lower end of the AUROC within questions exceeds this.
 _WITHIN_NEEDED: Final = 0.6
-# p-value below which the order of the questions is not by chance
+# The p-value below which the order of the questions is not by chance.
 _SORTED: Final = 0.001
 _LEVEL: Final = 0.95  # 1 - δ of the safe gate
 

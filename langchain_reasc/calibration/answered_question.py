@@ -121,6 +121,7 @@ def _score(reading: Reading, measure: Measure, provenance: SignalProvenance) -> 
         return np.nan
     source = reading.provenance(measure.signal)
     now = {name: source[name] for name in ("top_k", "vocabulary_size")}
+    # The first response with a signal settles its k and V.
     then = provenance.setdefault(measure.signal, now)
     for name, value in now.items():
         if None not in (value, then[name]) and value != then[name]:

@@ -94,8 +94,10 @@ def auroc_with_interval(
     if question is None:
         low, high = _newcombe(value, int(right.sum()), int((~right).sum()))
     elif np.unique(question).size == 1:
+        # One question shows nothing of others.
         low, high = 0.0, 1.0
     elif not 0 < value < 1:
+        # On the logit scale, 0 and 1 are infinite.
         m = np.unique(question[right]).size
         n = np.unique(question[~right]).size
         low, high = _newcombe(value, m, n)
@@ -112,9 +114,12 @@ def _obuchowski(
     of_right = scores[right]
     of_wrong = scores[~right]
     parts = np.empty(scores.size)
-    parts[right] = (_share_below(of_right, of_wrong) - value) / of_right.size
-    parts[~right] = (1 - _share_below(of_wrong, of_right) - value) / of_wrong.size
+    wins = ranks_among(of_wrong, of_right) / of_wrong.size
+    losses = ranks_among(of_right, of_wrong) / of_right.size
+    parts[right] = (wins - value) / of_right.size
+    parts[~right] = (1 - losses - value) / of_wrong.size
     _, numbers = np.unique(question, return_inverse=True)
+    # Responses to one question count together, since they are correlated.
     by_question = np.bincount(numbers, parts)
     n = by_question.size
     error = np.sqrt(n / (n - 1) * (by_question**2).sum())
@@ -140,14 +145,14 @@ def _newcombe(value: float, m: int, n: int) -> tuple[float, float]:
     return lower_end(value), 1.0 - lower_end(1.0 - value)
 
 
-def _share_below(scores: Floats, reference: Floats) -> Floats:
-    """Return for each score the share of the reference below it; equal ones count
+def ranks_among(reference: Floats, scores: Floats) -> Floats:
+    """Return for each score how many of the reference are below it; equal ones count
     half.
     """
     ordered = np.sort(reference)
     below = np.searchsorted(ordered, scores, "left")
     through = np.searchsorted(ordered, scores, "right")
-    return np.asarray((below + through) / (2 * reference.size))
+    return np.asarray((below + through) / 2)
 
 
 def auroc_per_question(judged: Judged) -> Floats:

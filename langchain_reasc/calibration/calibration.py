@@ -38,6 +38,7 @@ from langchain_reasc.method.stopping import (
 )
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 from langchain_reasc.models.fingerprint import Fingerprint
+from langchain_reasc.models.settings import without
 
 __all__ = ["Calibration", "Fingerprint"]
 
@@ -185,6 +186,7 @@ class Calibration(Record):
             measure,
             scores if measure else None,
             method="consensus",
+            # A calibration file has no smaller number.
             n=max(2, known.rows),
             gate=Gate(threshold=None, closed_because=reason),
             fallback=reason,
@@ -199,8 +201,7 @@ class Calibration(Record):
         """Drop what earlier versions stored about cutting weak samples off."""
         if not isinstance(data, dict):
             return data
-        dropped = ("cutting", "uncut")
-        return {name: value for name, value in data.items() if name not in dropped}
+        return without(data, {"cutting", "uncut"})
 
     @model_validator(mode="after")
     def _measured_or_counted(self) -> Self:
@@ -441,6 +442,7 @@ class Calibration(Record):
                     "calibrate on several responses to each question (max_samples=...)",
                 )
             reason = "confident responses count for more"
+            # The gate saves most, so it is named first.
             if self.gate.in_use[0] is not None:
                 reason = "a confident first response is accepted alone"
             elif is_counted:
@@ -465,4 +467,6 @@ class Calibration(Record):
 
 
 def _rounded(samples: float) -> str:
-    return f"{samples:.1f}" if samples < 10 else f"{samples:.0f}"
+    if samples < 10:
+        return f"{samples:.1f}"
+    return f"{samples:.0f}"

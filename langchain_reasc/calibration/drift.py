@@ -124,7 +124,8 @@ def _after_bet(detectors: list[float], expected: float, outcome: float) -> list[
     """
     if expected <= 0:
         return detectors
-    expected = min(expected, 1 - 1e-9)  # else an impossible outcome would give infinity
+    # An impossible outcome would give infinity.
+    expected = min(expected, 1 - 1e-9)
     results = []
     for detector, shift in zip(detectors, _SHIFTS, strict=True):
         miss = (1 - expected * (1 - shift)) / (1 - expected)
@@ -209,6 +210,7 @@ def next_responses(
         answer: the winning answer.
     """
     second = 1
+    # The first vote leads until the second one.
     while second <= len(answers) and answers[second - 1] is None:
         second += 1
     if second < min(decided, len(answers)):
@@ -235,6 +237,7 @@ class AgreementRates:
         self._agreed: Counter[tuple[int, ...]] = Counter()
         self._seen: Counter[tuple[int, ...]] = Counter()
         for *case, agreed in observed:
+            # Count this case, and all decided (or undecided) ones.
             for key in (tuple(case), tuple(case[:1])):
                 self._seen[key] += 1
                 self._agreed[key] += agreed
@@ -279,9 +282,11 @@ def separation(
     leader = votes[0][0]
     leading: list[float] = []
     rest: list[float] = []
+    # Scores of responses after the decision may follow.
     for answer, score in zip(answers, scores.tolist(), strict=False):
         if answer is not None and not math.isnan(score):
-            (leading if answer == leader else rest).append(score)
+            group = leading if answer == leader else rest
+            group.append(score)
     if leading and rest:
         wins = sum((high > low) + (high == low) / 2 for high in leading for low in rest)
         yield wins / (len(leading) * len(rest))

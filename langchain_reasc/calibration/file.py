@@ -59,8 +59,9 @@ def load_calibration(path: str | os.PathLike[str]) -> Calibration:
 
 
 def _printable(path: str | os.PathLike[str]) -> str:
-    """Return a path for an error; a terminal cannot print half a character."""
-    return str(path) if str(path).isprintable() else ascii(str(path))
+    text = str(path)
+    # A terminal cannot print half a character, which a path may have.
+    return text if text.isprintable() else ascii(text)
 
 
 def _why_invalid(error: ValidationError) -> str:

@@ -46,16 +46,16 @@ DEFAULT_AGREEMENT: Final = 0.975
 """θ of a calibration without labels: the lowest that costs at most 0.3 points on any
 kind of simulated pools.
 """
-# of weighted votes; at .99, scores that follow agreement cost over 0.3 points
+# Of weighted votes. At 0.99, scores that follow agreement cost over 0.3 points.
 _VOTE_THRESHOLD: Final = 0.993
-# weight of the uniform mixture, so that a few questions rule nothing out
+# Weight of the uniform mixture, so that a few questions rule nothing out.
 _PSEUDO_QUESTIONS: Final = 8.0
-# weight of the mixture of all kinds of request in that of one kind
+# Weight of the mixture of all kinds of request in that of one kind.
 _PSEUDO_QUESTIONS_OF_ALL: Final = 16.0
-# questions of one kind of request, from which on its confidence is learned separately
+# Questions of one kind of request, from which on its confidence is learned separately.
 _FEWEST_OF_KIND: Final = 64
 _ROUNDS: Final = 100
-# share of labelled questions, from which on labels choose the measure and set a gate
+# Share of labelled questions, from which on labels choose the measure and set a gate.
 _LABELLED: Final = 0.5
 
 
@@ -103,6 +103,7 @@ def fit(
     """
     rows = _checked(observations, len(measures))
     voted = _voted(rows)
+    # A rare kind of request borrows all but its prior.
     if whole and len(voted) < _FEWEST_OF_KIND:
         return _with_own_prior(whole, voted)
     measures, rows = _with_distinct_scores(measures, rows)
@@ -122,6 +123,7 @@ def fit(
         labelled, measures, trusted, selection, p_target=p_target, **recorded
     )
     several = sum(len(question.answers) > 1 for question in voted)
+    # With one response to each question, nothing shows how they agree.
     if isinstance(gated, Calibration) and several < 2:
         return gated
     if len(voted) < 2:
@@ -186,9 +188,8 @@ def _with_measures(
     indices: list[int], measures: Sequence[Measure], rows: Sequence[Observation]
 ) -> tuple[list[Measure], list[Observation]]:
     """Keep the measures with these indices, and their scores."""
-    return [measures[index] for index in indices], [
-        replace(row, scores=row.scores[indices]) for row in rows
-    ]
+    chosen = [measures[index] for index in indices]
+    return chosen, [replace(row, scores=row.scores[indices]) for row in rows]
 
 
 def _labelled(rows: Sequence[Observation]) -> list[Observation]:
@@ -198,7 +199,9 @@ def _labelled(rows: Sequence[Observation]) -> list[Observation]:
     questions.
     """
     labelled = [row for row in rows if row.right and row.right[0] is not None]
-    return labelled if len(labelled) >= _LABELLED * len(rows) else []
+    if len(labelled) < _LABELLED * len(rows):
+        return []
+    return labelled
 
 
 def _selected(
@@ -215,12 +218,13 @@ def _selected(
     # A score over the answer's tokens is judged on the responses that have an answer.
     of_span = np.array([measure.of_span for measure in measures])
     unanswered = np.array([row.answers[0] is None for row in scored])
+    # A measure without a score of each response cannot be compared.
     can_score = (np.isfinite(scores) | np.outer(of_span, unanswered)).all(axis=1)
     candidates = np.flatnonzero(can_score).tolist()
     if not candidates:
         return None
-    named = [measures[index] for index in candidates]
-    return select_among(named, scores[candidates], right, seed=seed)
+    compared = [measures[index] for index in candidates]
+    return select_among(compared, scores[candidates], right, seed=seed)
 
 
 def _gated(
@@ -240,7 +244,9 @@ def _gated(
     measure = trusted.measure or measures[0]
     if len(measures) > 1 and trusted.measure is None:
         paper = default_measure({candidate.signal for candidate in measures})
-        measure = paper if paper in measures else measures[0]
+        # The paper's may be left out, as a measure without any score is.
+        if paper in measures:
+            measure = paper
     _, rows = _with_measures([measures.index(measure)], measures, labelled)
     try:
         return calibrate_first_responses(
@@ -276,6 +282,9 @@ def _by_agreement(
     fingerprint: Fingerprint,
 ) -> Calibration:
     """Return a calibration without a gate."""
+    source: Mapping[str, int | None] = {}
+    if trusted.measure is not None:
+        source = provenance.get(trusted.measure.signal, {})
     return Calibration.now(
         trusted.measure,
         trusted.scores,
@@ -285,7 +294,7 @@ def _by_agreement(
         rule=rule,
         fingerprint=fingerprint,
         **trusted.fields,
-        **(provenance.get(trusted.measure.signal, {}) if trusted.measure else {}),
+        **source,
     )
 
 
@@ -310,7 +319,9 @@ def _with_own_prior(
 
 
 def _fitted_prior(questions: Sequence[Observation], whole: Calibration | None) -> Prior:
-    towards = whole.rule_.agreement_prior if whole and whole.rule_ else None
+    towards = None
+    if whole and whole.rule_:
+        towards = whole.rule_.agreement_prior
     return fit_prior([question.answers for question in questions], towards)
 
 
@@ -335,6 +346,7 @@ def fit_prior(
     for of_question in answers:
         votes = Counter(answer for answer in of_question if answer is not None)
         counts[tuple(sorted(votes.values(), reverse=True))] += 1
+    # Questions without a vote show no agreement.
     del counts[()]
     if towards is None:
         before = np.full(len(grid), 1 / len(grid))
@@ -399,10 +411,13 @@ def with_expectation(
         budget=budget,
         unanswered=answers.count(None) / max(1, len(answers)),
         cut_off=cut_off,
-        all_equal=several
-        and all(len({*question.answers} - {None}) == 1 for question in voted),
+        all_equal=several and all(map(_is_unanimous, voted)),
     )
     return calibration.model_copy(update={"expected": expected})
+
+
+def _is_unanimous(question: Observation) -> bool:
+    return len({*question.answers} - {None}) == 1
 
 
 def _mean_samples(
@@ -430,6 +445,7 @@ def _further(
         weight = np.array([votes[name] - discount for name in names])
         shares = weight / (votes.total() + concentration)
         index = int(np.searchsorted(shares.cumsum(), rng.random()))
+        # The last share is that of an answer that nobody gave yet.
         answer = names[index] if index < len(names) else f"new {number}"
         votes[answer] += 1
         responses.append(Response(answer))

@@ -109,7 +109,8 @@ class Learner:
         self._explained = explained
         # By kind of request; None for all kinds.
         self._fits: dict[str | None, _KindFit] = {}
-        self._restarts = 0  # restarts before the fits
+        # How often the rows had shown drift before the fits.
+        self._restarts = 0
 
     @classmethod
     def from_store(cls, store: ObservationStore) -> Self:
@@ -141,7 +142,9 @@ class Learner:
     @property
     def _current(self) -> dict[str | None, _KindFit]:
         """The calibrations, unless the rows have shown drift since."""
-        return self._fits if self._restarts == len(self.observations.restarts) else {}
+        if self._restarts != len(self.observations.restarts):
+            return {}
+        return self._fits
 
     def observe(self, row: Observation) -> Drift | None:
         """Add a row, and calibrate if that is due. Return what has changed if the row
@@ -244,6 +247,7 @@ class Learner:
         fits[None] = replace(fits[None], expected=self._expect(rest, whole))
         for fitted in fits.values():
             if fitted.calibration:
+                # Or the next question would wait for the tables of the rule.
                 warm_up(self._rule(fitted.calibration))
         self._fits = fits
         self._restarts = len(observations.restarts)
@@ -255,14 +259,15 @@ class Learner:
         fits = dict(self._current)
         for kind in self._due(counts):
             fitted = fits.get(kind) or _KindFit(None, NOTHING_EXPECTED, counts[kind], 0)
+            # The old calibration goes on, as if it had been made of these rows.
             fits[kind] = replace(fitted, counts=counts[kind], last=last)
         self._fits = fits
         self._restarts = len(self.observations.restarts)
 
-    def adopt_fits(self, other: Self) -> None:
+    def adopt_fits(self, frozen: Self) -> None:
         """Use the calibrations of a copy from :meth:`frozen`."""
-        self._fits = other._fits
-        self._restarts = other._restarts
+        self._fits = frozen._fits
+        self._restarts = frozen._restarts
 
     def _calibrated(
         self, rows: Sequence[Observation], whole: Calibration | None = None

@@ -30,11 +30,11 @@ __all__ = [
 
 FEWEST_FOR_MIXTURE: Final = 16
 """Scores that a mixture needs: it has five parameters."""
-# tolerance at which the starts are compared; at scikit-learn's default, 1e-3, the best
-# is missed
+# Tolerance at which the starts are compared. At scikit-learn's default, 1e-3, the best is
+# missed.
 _ROUGH: Final = 1e-4
 _TO_THE_END: Final = 3  # starts that are fitted to convergence
-# least standard deviation of a component, relative to that of all scores
+# Least standard deviation of a component, relative to that of all scores.
 _NARROWEST: Final = 0.05
 _LEAST: Final = 0.03  # least weight of a component
 
@@ -131,7 +131,8 @@ def _gate(scores: Floats, mixture: Mixture | None, p_target: float) -> Gate:
         reason = f"no score reaches a mixture posterior of {p_target:g}"
     else:
         target = float(reached[0])
-        if upper_mean > highest + 1e-9 * float(scores.std()):  # by more than rounding
+        # Equal ones may differ by rounding.
+        if upper_mean > highest + 1e-9 * float(scores.std()):
             reason = f"no score reaches the upper component's mean, {upper_mean:.4g}"
         else:
             threshold = max(min(upper_mean, highest), target)
@@ -163,16 +164,16 @@ def fit_mixture(
     """
     mean = float(scores.mean())
     std = float(scores.std())
-    if std <= 1e-9 * float(np.abs(scores).max()):  # no more than rounding
+    # A smaller deviation is only rounding.
+    if std <= 1e-9 * float(np.abs(scores).max()):
         raise CalibrationDataError(
             f"all {scores.size} scores equal {mean:g}, so no mixture can be fitted"
         )
     z = ((scores - mean) / std)[:, None]
-    fits = {
-        k: _two_components(z) if k == 2 else _mixture(z, k, random_state=seed)
-        for k in components
-    }
-    two = fits[2]
+    two = _two_components(z)
+    fits = {}
+    for k in components:
+        fits[k] = two if k == 2 else _mixture(z, k, random_state=seed)
     order = np.argsort(two.means_[:, 0])
     # This makes AIC and BIC those of the raw scores.
     jacobian = 2 * scores.size * math.log(std)
@@ -207,6 +208,7 @@ def _two_components(z: npt.NDArray[Any]) -> Any:
         is_light = fit.weights_.min() < max(_LEAST, 3 / n)
         return not (is_narrow or is_light), fit.score(z)
 
+    # The likeliest come last.
     best = sorted(fits, key=rank)[-_TO_THE_END:]
     for fit in best:
         _fitted(fit.set_params(tol=1e-6, warm_start=True), z)
@@ -335,4 +337,5 @@ class MixtureCalibrator:
                     vocabulary_size=self._provenance.get("vocabulary_size"),
                 )
             except CalibrationDataError:
-                self._calibration = None  # such as equal scores
+                # All scores may be equal.
+                self._calibration = None

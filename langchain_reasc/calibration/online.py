@@ -31,13 +31,16 @@ __all__ = ["ConsensusCalibrator"]
 logger = logging.getLogger(__name__)
 
 _WAITING: Final = 64  # questions in the queue at most; others are not learned from
-# seconds that the thread waits for a question, because waking it is faster than
-# starting one
+# Seconds that the thread waits for a question, because waking it is faster than starting
+# one.
 _IDLE: Final = 1.0
 _LAST: Final = 5.0  # seconds for the queued questions when the process ends
 _DRIFTED: Final[dict[Drift, str]] = {
     "agreement": "responses agree with one another otherwise than was learned",
-    "confidence": "confident responses no longer agree with the others to a question as often as was learned",
+    "confidence": (
+        "confident responses no longer agree with the others to a question as often as "
+        "was learned"
+    ),
 }
 
 
@@ -185,10 +188,9 @@ class ConsensusCalibrator:
             questions = f"{calibration.n} questions"
             if calibration is learner.calibration_of(kind):
                 questions += " of this kind"
+            labels = " without labels"
             if calibration.p_correct:
                 labels = f", {calibration.p_correct.n} of them with a known outcome"
-            else:
-                labels = " without labels"
             source = "answers alone"
             if calibration.measure is not None:
                 source = f"answers and {calibration.measure}"
@@ -247,7 +249,7 @@ class ConsensusCalibrator:
                 start_daemon(self._work, "online calibration")
                 self._working = True
             except RuntimeError as error:
-                # no thread can be started, for example at the end of the process
+                # At the end of the process, for example, no thread can be started.
                 self._waiting.clear()
                 self._to_fit = False
                 logger.warning("a question could not be learned from: %s", error)
@@ -359,7 +361,8 @@ class ConsensusCalibrator:
         """Calibrate. This may take seconds, during which other threads may add rows."""
         with self._lock:
             self._to_fit = False
-            self._log.sync()  # for outcomes that were reported to other processes
+            # Outcomes may have been reported to other processes.
+            self._log.sync()
             self._follow_log()
             learner = self._learner.frozen()
         is_first = self._learner.calibration is None
@@ -373,7 +376,8 @@ class ConsensusCalibrator:
         try:
             learner.calibrate()
         except Exception:
-            if self._closing:  # the interpreter is shutting down; the rows are saved
+            # The interpreter is shutting down, and the rows are saved.
+            if self._closing:
                 return
             logger.exception("a question could not be learned from")
             learner.postpone_fits()

@@ -78,6 +78,7 @@ class Gate(Record):
             self.lower_bound,
             self.safe_closed_because,
         )
+        # Without a safe gate, with an open one, or with a closed one.
         has_value = [value is not None for value in safe]
         if has_value not in (
             [False] * 5,

@@ -32,12 +32,12 @@ _Statistic = Callable[[Decision], float | None]
 
 _LONG_ENOUGH: Final = 4  # responses, so that both halves have votes
 _ENOUGH_DECISIONS: Final = 16  # decisions that a curve needs
-# outcomes of right answers, and of wrong ones, that a curve needs without labels
+# Outcomes of right answers, and of wrong ones, that a curve needs without labels.
 _FEWEST_KNOWN: Final = 10
-# points of the stored curve; interpolation is off by .05 at the steepest
+# Points of the stored curve. Interpolation is off by 0.05 at the steepest.
 _POINTS: Final = 17
 _NEAREST: Final = 1e-4
-# on the square of the slope, which perfectly separated decisions would make infinite
+# On the square of the slope, which perfectly separated decisions would make infinite.
 _PENALTY: Final = 0.1
 
 
@@ -60,11 +60,12 @@ def promises_of(
     rule = calibration.rule(budget=budget, on_missing_confidence="count")
     # Questions that a learned rule cut short are left out, because they ended when
     # responses agreed.
-    counted = [question.responses(row) for question in questions if question.counted]
+    by_counts = [question.responses(row) for question in questions if question.counted]
     counts = Agreement(prior, budget=budget)
-    of_counts = prior if row is None else None  # a prior is about counts
+    # A prior is about counts, and says nothing of weights.
+    of_counts = prior if row is None else None
     return {
-        "guarantee": _guarantee(rule, counts, counted, len(questions)),
+        "guarantee": _guarantee(rule, counts, by_counts, len(questions)),
         "p_agree": _p_agree(rule, questions, row, of_counts),
         "p_correct": _p_correct(rule, questions, row, of_counts),
     }
@@ -94,10 +95,10 @@ def _guarantee(
     # P(the answer changes) if the rule goes on although counted votes are sufficient.
     going_on: list[float] = []
     for responses in questions:
-        counted = decide(ASC() | Cap(len(responses)), responses)
+        by_counts = decide(ASC() | Cap(len(responses)), responses)
         decision = decide(rule, responses)
-        differs = decision.answer != counted.answer
-        if counted.reason != "evidence":
+        differs = decision.answer != by_counts.answer
+        if by_counts.reason != "evidence":
             split.append(differs)
             continue
         decided.append(differs)
@@ -180,9 +181,12 @@ def agreement_curve(
     """
     rule = calibration.rule(budget=budget, on_missing_confidence="count")
     block = calibration.rule_
-    measure = calibration.measure if block and block.odds else None
-    row = measures.index(measure) if measure in measures else None
-    prior = block.agreement_prior if block and row is None else None
+    row = prior = None
+    # Without odds, votes are counted.
+    if block and block.odds and calibration.measure in measures:
+        row = measures.index(calibration.measure)
+    elif block:
+        prior = block.agreement_prior
     return _p_agree(rule, questions, row, prior)
 
 
@@ -233,7 +237,9 @@ def _p_correct(
 
 
 def _statistic(prior: Prior | None) -> _Statistic:
-    return partial(support, share=prior.share) if prior else support
+    if prior is None:
+        return support
+    return partial(support, share=prior.share)
 
 
 def agreement_with_rest(

@@ -48,8 +48,12 @@ class Share(NamedTuple):
 
         hits = self.hits
         misses = self.cases - hits
-        low = float(betaincinv(hits, misses + 1, 0.025)) if hits else 0.0
-        high = float(betaincinv(hits + 1, misses, 0.975)) if misses else 1.0
+        low = 0.0
+        high = 1.0
+        if hits:
+            low = float(betaincinv(hits, misses + 1, 0.025))
+        if misses:
+            high = float(betaincinv(hits + 1, misses, 0.975))
         return low, high
 
 
@@ -84,14 +88,14 @@ def reliability_of(questions: Iterable[Observation]) -> Reliability | None:
     """Compare ``p_correct``, as it was reported, with the outcomes; None for fewer than
     20 answers.
     """
-    pairs = [
-        (question.p_correct, question.correct)
-        for question in questions
-        if question.p_correct is not None and question.correct is not None
-    ]
+    pairs = []
+    for question in questions:
+        if question.p_correct is not None and question.correct is not None:
+            pairs.append((question.p_correct, question.correct))
     if len(pairs) < _FEWEST:
         return None
     predicted, right = np.array(pairs, dtype=np.float64).T
+    # The best prediction that is the same for all answers.
     rate = float(right.mean())
     variance = predicted * (1 - predicted)
     error = by_chance = 0.0
@@ -127,6 +131,7 @@ def binned(values: npt.ArrayLike, outcomes: npt.ArrayLike) -> list[tuple[float, 
 def _bins(values: Floats) -> list[Booleans]:
     """Return the mask of each group; equal values are in one group."""
     count = max(1, min(_MOST_BINS, values.size // _IN_A_BIN))
+    # Each group has about as many answers as another.
     bounds = np.quantile(values, np.arange(1, count) / count)
     numbers = np.searchsorted(bounds, values, side="right")
     return [numbers == number for number in np.unique(numbers)]

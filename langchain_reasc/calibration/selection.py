@@ -27,8 +27,10 @@ __all__ = [
 
 WINDOWS = (8, 16, 32, 64, 128)
 _NAMES = (*SIGNALS, VERBALIZED)
+# The mean has no window.
 _WINDOWED = tuple(score for score in SCORES if score != "mean")
-_FOLDS, _REPEATS = 5, 4
+_FOLDS = 5
+_REPEATS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,9 @@ class Selection:
         :func:`~langchain_reasc.calibration.calibrate_offline`.
         """
         return {
-            name: getattr(self, name)
-            for name in ("rejected", "cross_validated", "cross_fitted")
+            "rejected": self.rejected,
+            "cross_validated": self.cross_validated,
+            "cross_fitted": self.cross_fitted,
         }
 
 
@@ -137,6 +140,7 @@ def _cross_fitted(
     """
     for (rest, part), row in zip(parts, chosen, strict=True):
         mean = np.nanmean(scores[row, rest])
+        # Equal scores have no spread.
         spread = np.nanstd(scores[row, rest]) or 1.0
         z_scores = (scores[row, part] - mean) / spread
         for z_score, right in zip(z_scores, labels[part], strict=True):
@@ -170,7 +174,7 @@ def default_measure(signals: Collection[str]) -> Measure:
 def candidate_measures(
     signals: Collection[str], *, longest: int | None = None
 ) -> list[Measure]:
-    """Return every score of these signals, the paper's default first where it is one of
+    """Return every score of these signals, the paper's default first if it is one of
     them.
 
     Args:
@@ -181,7 +185,8 @@ def candidate_measures(
     """
     names = [name for name in _NAMES if name in signals]
     if "self_certainty" in names and "kl_uniform" in names:
-        names.remove("kl_uniform")  # the same but for a constant at one vocabulary
+        # The two differ by a constant for one vocabulary.
+        names.remove("kl_uniform")
     windows = [window for window in WINDOWS if longest is None or window < longest]
     of_tokens = [name for name in names if name != VERBALIZED]
     measures = [*starmap(Measure, product(of_tokens, _WINDOWED, windows))]
@@ -204,6 +209,7 @@ def _aurocs(right: Floats, wrong: Floats) -> Floats:
         if of_right.size and of_wrong.size:
             aurocs[row] = auroc_of(of_right, of_wrong)
         else:
+            # Without scores of both classes, a measure is as good as chance.
             aurocs[row] = 0.5
     return aurocs
 

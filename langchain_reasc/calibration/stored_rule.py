@@ -3,7 +3,6 @@ priors, odds, curves.
 """
 
 import math
-from collections.abc import Iterable
 from functools import lru_cache
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
@@ -17,6 +16,7 @@ from langchain_reasc.method.agreement import Agreement, Component, Prior
 from langchain_reasc.method.bayesian_vote import BayesianVote, PointOdds
 from langchain_reasc.method.decision import Decision, support
 from langchain_reasc.method.stopping import StoppingRule
+from langchain_reasc.models.settings import without
 
 __all__ = ["RuleBlock", "SupportCurve", "prior_parts"]
 
@@ -80,16 +80,12 @@ class RuleBlock(Record):
             odds: log-odds by score.
             parameters: all but ``average``.
         """
+        stored = []
         if odds is not None:
             parameters["average"] = _probability(odds.average)
-        points = odds.points if odds else ()
-        return cls(
-            parameters=parameters,
-            prior=prior_parts(prior),
-            odds=tuple(
-                KnownOdds(score=s, p=_probability(logit)) for s, logit in points
-            ),
-        )
+            for score, log_odds in odds.points:
+                stored.append(KnownOdds(score=score, p=_probability(log_odds)))
+        return cls(parameters=parameters, prior=prior_parts(prior), odds=tuple(stored))
 
     def with_prior(self, prior: Prior) -> Self:
         """Return a copy with another prior."""
@@ -106,7 +102,7 @@ class RuleBlock(Record):
         """Drop what earlier versions stored of a second stop."""
         if not isinstance(parameters, dict):
             return parameters
-        return {name: value for name, value in parameters.items() if name != "worth"}
+        return without(parameters, {"worth"})
 
     @field_validator("parameters")
     @classmethod
@@ -121,6 +117,7 @@ class RuleBlock(Record):
     @model_validator(mode="after")
     def _makes_a_rule(self) -> Self:
         try:
+            # The rule itself checks the ranges of its parameters.
             self.rule(budget=1)
         except (ConfigurationError, KeyError) as error:
             raise ValueError(
@@ -152,24 +149,21 @@ class RuleBlock(Record):
 
 def prior_parts(prior: Prior) -> tuple[PriorPart, ...]:
     """Return a prior as the parts that a calibration file stores."""
-    return tuple(
-        PriorPart(discount=d, concentration=a, weight=weight)
-        for (d, a), weight in zip(prior.components, prior.weights, strict=True)
-    )
-
-
-def _prior_from(parts: Iterable[PriorPart]) -> Prior:
-    return _prior(
-        tuple((part.discount, part.concentration, part.weight) for part in parts)
-    )
+    parts = []
+    for component, weight in zip(prior.components, prior.weights, strict=True):
+        discount, concentration = component
+        parts.append(
+            PriorPart(discount=discount, concentration=concentration, weight=weight)
+        )
+    return tuple(parts)
 
 
 # Cached, because rules with equal priors share the tables that each prior caches.
 @lru_cache(maxsize=128)
-def _prior(parts: tuple[tuple[float, float, float], ...]) -> Prior:
+def _prior_from(parts: tuple[PriorPart, ...]) -> Prior:
     return Prior(
-        tuple(Component(d, a) for d, a, _ in parts),
-        tuple(weight for *_, weight in parts),
+        tuple(Component(part.discount, part.concentration) for part in parts),
+        tuple(part.weight for part in parts),
     )
 
 
@@ -222,6 +216,7 @@ class SupportCurve(Record):
         curve also holds for decisions on more votes than it was fitted on: 8 of 16 mean
         more than 2 of 4.
         """
+        # Weighed votes have no prior.
         if not self.prior:
             return support(decision)
         return support(decision, _prior_from(self.prior).share)

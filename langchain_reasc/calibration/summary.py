@@ -157,6 +157,7 @@ def _outcomes(questions: Observations) -> Iterator[Entry]:
     if number:
         right = sum(row.correct is True for row in with_outcome)
         leading = f"{_leading(with_outcome):.0%} of the responses"
+        # Outcomes may be told of easier questions than most.
         rest = [row for row in questions if row.correct is None]
         if rest:
             leading += f" there, {_leading(rest):.0%} elsewhere"
@@ -228,21 +229,21 @@ def _leaders(questions: Observations) -> Entry:
     )
 
 
-def describe_escalation(known: LearnedEscalation) -> Description:
+def describe_escalation(learned: LearnedEscalation) -> Description:
     """Describe when the answer of a small model may stand without asking a large one."""
-    return Description(*known.plain_words(), [*_escalation(known)])
+    return Description(*learned.plain_words(), [*_escalation(learned)])
 
 
-def _escalation(known: LearnedEscalation) -> Iterator[Entry]:
-    small, large = known.costs
+def _escalation(learned: LearnedEscalation) -> Iterator[Entry]:
+    small, large = learned.costs
     yield Entry(
         "Asked",
-        f"{known.rows:,} questions, of both models, to learn which answers may stand",
+        f"{learned.rows:,} questions, of both models, to learn which answers may stand",
     )
-    if known.restarts:
+    if learned.restarts:
         yield Entry(
             "",
-            f"all was forgotten {known.restarts} times, because the small model got "
+            f"all was forgotten {learned.restarts} times, because the small model got "
             "worse",
         )
     if large:
@@ -252,20 +253,21 @@ def _escalation(known: LearnedEscalation) -> Iterator[Entry]:
             "large model",
         )
     failure = "contradicts the large model"
-    if known.labelled:
+    if learned.labelled:
         failure = "is wrong where the large model is right"
     yield Entry(
-        "Promise", f"on at most {known.within:.1%} of questions an answer {failure}"
+        "Promise", f"on at most {learned.within:.1%} of questions an answer {failure}"
     )
     table = [("", "tested", "against", "at most", "cost", "")]
-    for name, rule in known.rules.items():
+    # A rule without rows has no figures yet.
+    for name, rule in learned.rules.items():
         contradicted = bound = cost = state = ""
         number = sum(rule.rows)
         if number:
             contradicted = f"{rule.contradicted}"
-            bound = f"{known.bound(name):.1%}"
-            cost = f"{known.cost(name):.0%}"
-        if name == known.rule:
+            bound = f"{learned.bound(name):.1%}"
+            cost = f"{learned.cost(name):.0%}"
+        if name == learned.rule:
             state = "in use"
         elif rule.admitted is not None:
             state = "may"
@@ -275,7 +277,7 @@ def _escalation(known: LearnedEscalation) -> Iterator[Entry]:
         "are tested in this order, and cost so much of asking the large model alone:",
         table=table,
     )
-    yield Entry("In use", known.status)
+    yield Entry("In use", learned.status)
 
 
 def describe_calibration(calibration: Calibration) -> Description:

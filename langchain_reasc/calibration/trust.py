@@ -15,6 +15,7 @@ from langchain_reasc.calibration.auroc import (
     auroc_of,
     auroc_per_question,
     auroc_with_interval,
+    ranks_among,
 )
 from langchain_reasc.calibration.observations import Observation, agrees_with_majority
 from langchain_reasc.calibration.parts import AUROC
@@ -26,13 +27,13 @@ __all__ = ["Trusted", "alternatives", "trusted_measure"]
 
 _MOST_ALTERNATIVES: Final = 5.0
 _PAIRS: Final = 4.0  # prior pairs of agreeing wrong responses
-# lower bound of the AUROC within questions that a measure needs to weigh votes
+# Lower bound of the AUROC within questions that a measure needs to weigh votes.
 _TRUSTED: Final = 0.70
 _LEVEL: Final = 0.10  # level of that bound
 _RESAMPLES: Final = 2000
-# questions with agreeing and other responses, needed for an AUROC within questions
+# Questions with agreeing and other responses, needed for an AUROC within questions.
 _FEWEST: Final = 6
-# questions with right and wrong responses, from which on labels may refuse a measure
+# Questions with right and wrong responses, from which on labels may refuse a measure.
 _FEWEST_LABELLED: Final = 5
 _KNOTS: Final = 33
 
@@ -90,8 +91,8 @@ def trusted_measure(
         )
     aurocs = auroc_of(judged.scores[:, judged.right], judged.scores[:, ~judged.right])
     best = int(np.argmax(np.where(candidates, aurocs, -1.0)))
-    named = [measures[row] for row in rows]
-    measure = named[best]
+    scoring = [measures[row] for row in rows]
+    measure = scoring[best]
     scores = judged.scores[best]
     per_question = auroc_per_question(judged)[best]
     if per_question.size < _FEWEST:
@@ -110,12 +111,12 @@ def trusted_measure(
     if explained:
         auroc = auroc_with_interval(scores, judged.right, judged.question)
     of_other_signals = [
-        candidate for candidate in named if candidate.signal != measure.signal
+        candidate for candidate in scoring if candidate.signal != measure.signal
     ]
     fields = {
         "auroc": auroc,
         "within": within,
-        "rejected": rejected_measures(named, aurocs, best, of_other_signals),
+        "rejected": rejected_measures(scoring, aurocs, best, of_other_signals),
     }
     return Trusted(fields, measure, rows[best], scores, _odds(scores, judged.right))
 
@@ -155,11 +156,11 @@ def _judged(
                 right.append(label)
                 columns.append(question.scores[:, index])
     scores = np.array(columns).reshape(len(columns), measures).T
-    rows = [
-        row
-        for row, of_measure in enumerate(scores)
-        if of_measure.size and np.isfinite(of_measure).all() and np.ptp(of_measure) > 0
-    ]
+    rows = []
+    for row, of_measure in enumerate(scores):
+        # A measure of equal scores tells nothing apart.
+        if len(columns) and np.isfinite(of_measure).all() and np.ptp(of_measure) > 0:
+            rows.append(row)
     judged = Judged(
         np.array(numbers, dtype=np.intp), np.array(right, dtype=bool), scores[rows]
     )
@@ -204,10 +205,7 @@ def _normal(values: Floats, reference: Floats) -> Floats:
     """
     from scipy.stats import norm
 
-    ordered = np.sort(reference)
-    below = np.searchsorted(ordered, values, "left")
-    through = np.searchsorted(ordered, values, "right")
-    share = ((below + through) / 2 + 0.5) / (reference.size + 1)
+    share = (ranks_among(reference, values) + 0.5) / (reference.size + 1)
     return np.asarray(norm.ppf(np.clip(share, 0.002, 0.998)))
 
 

@@ -1,7 +1,7 @@
 """The commands, and how their errors are printed."""
 
 from importlib.metadata import entry_points
-from inspect import cleandoc
+from inspect import getdoc
 from typing import Any
 
 import typer
@@ -61,7 +61,8 @@ class _Commands(Group):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # the reader of a pipe has left; typer handles that
+        except BrokenPipeError:
+            # The reader of a pipe has left; typer handles that.
             raise
         except (ReASCError, OSError) as error:
             print_error(error)
@@ -71,12 +72,16 @@ class _Commands(Group):
             raise typer.Exit(130) from None
 
 
-def _reflowed(docstring: str) -> str:
+def _help(command: Any) -> str:
     """Join the lines of each paragraph, so that a terminal of any width can wrap them."""
-    return "\n\n".join(
-        " ".join(paragraph.splitlines())
-        for paragraph in cleandoc(docstring).split("\n\n")
-    )
+    paragraphs = (getdoc(command) or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.splitlines()) for paragraph in paragraphs)
+
+
+def _add(group: typer.Typer, function: Any, **options: Any) -> None:
+    """Add a function as a command."""
+    options = {"cls": Command, "help": _help(function), **options}
+    group.command(**options)(with_groups(function))
 
 
 app = typer.Typer(
@@ -87,15 +92,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings=_HELP_OPTIONS,
 )
-app.command(
+_add(
+    app,
+    ask.ask,
     cls=command_showing(ask.SHOWN),
-    help=_reflowed(ask.ask.__doc__ or ""),
     epilog="All options are in docs/ask.md.",
-)(with_groups(ask.ask))
-for command in (calibrate.calibrate, inspect.inspect, probe.probe):
-    app.command(cls=Command, help=_reflowed(command.__doc__ or ""))(
-        with_groups(command)
-    )
+)
+_add(app, calibrate.calibrate)
+_add(app, inspect.inspect)
+_add(app, probe.probe)
 
 
 _LAB = ("demo", "record", "grade", "bench", "replay", "report", "pool", "plot")
@@ -111,40 +116,36 @@ def _registered() -> typer.Typer:
     missing = set(_EXTRAS)
     for entry in entry_points(group="langchain_reasc.commands"):
         try:
+            # A package may be installed without the extra that its command needs.
             command = entry.load()
         except ImportError:
             continue
         missing.discard(entry.name)
         panel = None if entry.name == "serve" else "Laboratory"
         if callable(command):
-            registered.command(
-                entry.name,
-                cls=Command,
-                help=_reflowed(command.__doc__ or ""),
-                rich_help_panel=panel,
-            )(with_groups(command))
+            _add(registered, command, name=entry.name, rich_help_panel=panel)
             continue
-        several = typer.Typer(
+        # The entry point is a module with several commands.
+        group = typer.Typer(
             cls=Group,
-            help=_reflowed(command.__doc__ or ""),
+            help=_help(command),
             rich_markup_mode="rich",
             no_args_is_help=True,
             context_settings=_HELP_OPTIONS,
         )
         for operation in command.COMMANDS:
-            several.command(
-                operation.__name__.strip("_"),
-                cls=Command,
-                help=_reflowed(operation.__doc__ or ""),
-            )(with_groups(operation))
-        registered.add_typer(several, name=entry.name, rich_help_panel=panel)
+            _add(group, operation, name=operation.__name__.strip("_"))
+        registered.add_typer(group, name=entry.name, rich_help_panel=panel)
+    # With any options, or --help, they say how to install them.
+    any_options = {
+        "ignore_unknown_options": True,
+        "allow_extra_args": True,
+        "help_option_names": [],
+    }
     for name in missing:
-        anything = {
-            "ignore_unknown_options": True,
-            "allow_extra_args": True,
-            "help_option_names": [],
-        }
-        registered.command(name, hidden=True, context_settings=anything)(_not_installed)
+        registered.command(name, hidden=True, context_settings=any_options)(
+            _not_installed
+        )
     return registered
 
 

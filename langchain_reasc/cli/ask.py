@@ -43,8 +43,8 @@ def ask(
         str | None,
         typer.Option(
             metavar="FILE",
-            help=r"From reasc calibrate; none counts votes. \[default: the shipped model's own; none with a larger "
-            "model]",
+            help="From reasc calibrate; none counts votes. "
+            r"\[default: the shipped model's own; none with a larger model]",
         ),
     ] = None,
     allow_mismatch: Annotated[
@@ -92,46 +92,49 @@ def ask(
     text = _question(question)
     console = stderr()
     with LiveVotes(console, max_samples, quiet=as_json) as live:
-        if not any(
-            str(name).startswith("hf:") for name in (source.model, larger.escalate_to)
-        ):
-            live.start()  # a download shows a bar of its own
-        from langchain_reasc.method.registry import rule_from_text  # this takes seconds
+        # A download shows a bar of its own.
+        models = (source.model or "", larger.escalate_to or "")
+        if not any(name.startswith("hf:") for name in models):
+            live.start()
+        # This takes seconds.
+        from langchain_reasc.method.registry import rule_from_text
         from langchain_reasc.runnable.runnable import ReASCRunnable
 
-        def told(response: "SampledResponse", decision: "Decision") -> None:
+        def show(response: "SampledResponse", decision: "Decision") -> None:
             live.add(response, printed=trace)
             if trace:
                 _show_sample(console, response, decision)
 
-        stopping = None if rule is None else rule_from_text(rule, budget=max_samples)
-        how = asking.prompting()
-        known = _calibration(
-            calibration, shipped=source.is_shipped and not larger.is_given
-        )
+        stopping = None
+        if rule is not None:
+            stopping = rule_from_text(rule, budget=max_samples)
+        prompting = asking.prompting()
+        is_shipped = source.is_shipped and not larger.is_given
+        loaded = _calibration(calibration, shipped=is_shipped)
+        # The model is asked as in calibration.
         confidence: Literal["stated"] | None = None
-        if known is not None and known.fingerprint.ask_confidence is not None:
-            confidence = "stated"  # as in calibration
+        if loaded is not None and loaded.fingerprint.ask_confidence is not None:
+            confidence = "stated"
         with (
             larger.open(seed=seed) as escalation,
-            source.open(**how.sampling, seed=seed) as model,
+            source.open(**prompting.sampling, seed=seed) as model,
         ):
+            # A download, with its bar, is over.
             live.start()
             reasc = ReASCRunnable(
                 model=model,
-                calibration=known,
+                calibration=loaded,
                 confidence=confidence,
                 rule=stopping,
                 max_samples=max_samples,
                 concurrency=concurrency,
-                answer=how.answer,
-                fixed_prompt=how.prompt.fixed,
+                answer=prompting.answer,
+                fixed_prompt=prompting.prompt.fixed,
                 allow_fingerprint_mismatch=allow_mismatch,
                 **escalation,
             )
-            result = reasc.solve(
-                how.prompt.messages(text), {"callbacks": [live]}, on_response=told
-            )
+            messages = prompting.prompt.messages(text)
+            result = reasc.solve(messages, {"callbacks": [live]}, on_response=show)
     if as_json:
         print_json(_as_data(result))
     else:
@@ -141,25 +144,28 @@ def ask(
             "note: the shipped model can only solve arithmetic word problems; --model "
             "takes any chat GGUF"
         )
+    # An exit code of 3 would promise a text on stdout.
     if not (result.answer or result.message.text):
         raise SamplingError(f"{result.summary()}; their texts are empty")
     if result.undecided:
         raise typer.Exit(_UNDECIDED)
 
 
-def _question(given: str) -> str:
+def _question(question: str) -> str:
     """Return the question, which may come from stdin.
 
     Raises:
         BadParameter: the question is empty.
     """
-    # If the locale is ASCII, Python passes other letters as surrogate bytes, which are
-    # UTF-8.
-    spelled = os.fsencode(given).decode("utf-8", "replace")
-    text = (typer.get_text_stream("stdin").read() if given == "-" else spelled).strip()
-    if not text:
+    if question == "-":
+        text = typer.get_text_stream("stdin").read()
+    else:
+        # If the locale is ASCII, Python passes other letters as surrogate bytes, which
+        # are UTF-8.
+        text = os.fsencode(question).decode("utf-8", "replace")
+    if not text.strip():
         raise typer.BadParameter("the question is empty")
-    return text
+    return text.strip()
 
 
 def _show(result: "ReASCResult") -> None:
@@ -168,21 +174,19 @@ def _show(result: "ReASCResult") -> None:
     from langchain_reasc.complaints import shortened
     from langchain_reasc.runnable.result import cost, votes
 
-    said = result.message.text
-    if (
-        given := (without_reasoning(said) or said).strip()
-        if result.answer is None
-        else result.answer
-    ):
-        stdout().print(given, markup=False, soft_wrap=True)
+    answer = result.answer
+    if answer is None:
+        text = result.message.text
+        answer = (without_reasoning(text) or text).strip()
+    if answer:
+        stdout().print(answer, markup=False, soft_wrap=True)
         style = "bold yellow" if result.undecided else "bold"
-        stderr().print(
-            in_options(result.summary()), style=style, markup=False, soft_wrap=True
-        )
-    evidence = ", ".join(
-        f"{shortened(answer)}: {evidence:.2f}" for answer, _, evidence in votes(result)
-    )
-    remark(f"{cost(result)}; evidence {evidence or 'none'}")
+        summary = in_options(result.summary())
+        stderr().print(summary, style=style, markup=False, soft_wrap=True)
+    shares = [
+        f"{shortened(name)}: {evidence:.2f}" for name, _, evidence in votes(result)
+    ]
+    remark(f"{cost(result)}; evidence {', '.join(shares) or 'none'}")
     for notice in result.notices:
         remark(f"note: {notice}")
 
@@ -194,49 +198,50 @@ def _calibration(chosen: str | None, *, shipped: bool) -> "Calibration | None":
         return None
     if chosen is not None:
         return load_calibration(chosen)
-    own = embedded("calibration.json")
-    return load_calibration(own) if shipped and own.exists() else None
+    if not shipped:
+        return None
+    path = embedded("calibration.json")
+    return load_calibration(path) if path.exists() else None
 
 
 def _show_sample(
     console: "Console", response: "SampledResponse", decision: "Decision"
 ) -> None:
-    text = " ".join(str(response.message.text).split()) if response.message else ""
-    score = "" if response.score is None else f"  score {response.score:.3f}"
-    passed = decision.reason == "gate"  # then no vote is counted
-    ahead = f"posterior of the votes {decision.posterior:.3f}"
-    if passed:
-        after = "passes the gate"
+    parts = [f"#{response.index + 1}", f"answer {response.answer}"]
+    if response.asked:
+        parts[0] = f"{response.asked} model {parts[0]}"
+    if response.score is not None:
+        parts.append(f"score {response.score:.3f}")
+    parts.append(f"weight {response.weight:.2f}")
+    # At the gate no vote is counted.
+    if decision.reason == "gate":
+        parts.append("passes the gate")
     else:
-        after = f"{ahead}  {'stop' if decision.stop else 'go on'}"
-    whose = f"{response.asked} model " if response.asked else ""
-    console.print(
-        (
-            f"{whose}#{response.index + 1}  answer {response.answer}{score}  weight "
-            f"{response.weight:.2f}  {after}"
-        ),
-        markup=False,
-    )
+        parts.append(f"posterior of the votes {decision.posterior:.3f}")
+        parts.append("stop" if decision.stop else "go on")
+    console.print("  ".join(parts), markup=False)
+    text = " ".join(str(response.message.text).split()) if response.message else ""
     console.print(f"    {text}", markup=False, style="dim")
 
 
 def _as_data(result: "ReASCResult") -> dict[str, Any]:
     from langchain_reasc.runnable.result import votes
 
-    account = result.message.response_metadata["reasc"]
+    responses = []
+    for response in result.responses:
+        text = str(response.message.text) if response.message else None
+        fields = {name: getattr(response, name) for name in _OF_RESPONSE}
+        if response.asked:
+            fields["asked"] = response.asked
+        responses.append({"text": text, **fields})
+    account = dict(result.message.response_metadata["reasc"])
+    account.pop("answer", None)
     return {
         "answer": result.answer,
         "text": str(result.message.text),
         "summary": result.summary(),
         "undecided": result.undecided,
         "votes": {answer: count for answer, count, _ in votes(result)},
-        **{name: value for name, value in account.items() if name != "answer"},
-        "responses": [
-            {
-                "text": str(response.message.text) if response.message else None,
-                **{name: getattr(response, name) for name in _OF_RESPONSE},
-                **({"asked": response.asked} if response.asked else {}),
-            }
-            for response in result.responses
-        ],
+        **account,
+        "responses": responses,
     }

@@ -130,22 +130,25 @@ def calibrate(
         )
     spec = measure_spec(signal, score, window)
     in_flight = source.in_flight(concurrency)
-    asked = _questions(data, fields, unlabelled=unlabelled)
-    how = asking.prompting()
-    questions = sampled(asked, limit or (300 if larger.is_given else 128), seed)
+    questions = _questions(data, fields, unlabelled=unlabelled)
+    prompting = asking.prompting()
+    prompt = prompting.prompt
+    if limit is None:
+        limit = 300 if larger.is_given else 128
+    questions = sampled(questions, limit, seed)
     rows.parent.mkdir(parents=True, exist_ok=True)
     with (
         larger.open(seed=seed) as escalation,
-        source.open(**how.sampling, default_seed=seed) as model,
-        _kept_in(rows, out),
+        source.open(**prompting.sampling, default_seed=seed) as model,
+        _resumable(rows, out),
         progress("Calibrating") as move,
     ):
         _remark_notices(model)
         calibration = calibrated(
             model,
-            [(how.prompt.messages(question), right) for question, right in questions],
-            answer=how.answer,
-            fixed_prompt=how.prompt.fixed,
+            [(prompt.messages(question), right) for question, right in questions],
+            answer=prompting.answer,
+            fixed_prompt=prompt.fixed,
             measure=spec,
             method=cast(Literal["paper"] | None, method),
             p_target=p_target,
@@ -167,14 +170,12 @@ def _questions(
 
     if unlabelled or is_text(data):
         return read_unlabelled(data, limit=_MOST_READ, **vars(fields))
-    return [
-        (one.input, one.references)
-        for one in read_questions(data, limit=_MOST_READ, **vars(fields))
-    ]
+    questions = read_questions(data, limit=_MOST_READ, **vars(fields))
+    return [(question.input, question.references) for question in questions]
 
 
 @contextmanager
-def _kept_in(rows: Path, out: Path) -> Iterator[None]:
+def _resumable(rows: Path, out: Path) -> Iterator[None]:
     """Say after Ctrl-C where the answers are kept."""
     try:
         yield
@@ -190,19 +191,18 @@ def sampled(questions: "Sequence[T]", limit: int, seed: int) -> "Sequence[T]":
     """Return questions at random, those of a smaller limit first: files are often
     sorted, such as from easy to hard.
     """
+    # All are taken, so their order does not matter.
     if len(questions) <= limit:
         return questions
     import numpy as np
 
     remark(f"{limit} of {len(questions)} questions are taken at random (--seed {seed})")
-    return [
-        questions[at]
-        for at in np.random.default_rng(seed).permutation(len(questions))[:limit]
-    ]
+    order = np.random.default_rng(seed).permutation(len(questions))
+    return [questions[index] for index in order[:limit]]
 
 
 def _remark_notices(model: Any) -> None:
-    """Print what makes this model's samples all the same, if anything does."""
+    """Print the reasons why the model's samples may all be the same."""
     from langchain_reasc.models.prepared import prepare_model
 
     for notice in prepare_model(model, logprobs=True).notices:
@@ -220,13 +220,11 @@ def save(calibration: "Calibration", out: Path, *, asked_by: str = "") -> None:
 
     out.parent.mkdir(parents=True, exist_ok=True)
     save_calibration(calibration, out)
-    beside, to = (
-        (" --escalate-to ...", ", escalate_to=...")
-        if calibration.escalation
-        else ("", "")
-    )
-    described = describe_calibration(calibration).lines(
-        f"reasc ask --calibration {out}{beside}"
-    )
-    print_lines(in_options(line, asked_by) for line in described)
-    remark(f'wrote {out}, also for ReASCRunnable(calibration="{out}", model=...{to})')
+    command = f"reasc ask --calibration {out}"
+    arguments = f'calibration="{out}", model=...'
+    if calibration.escalation:
+        command += " --escalate-to ..."
+        arguments += ", escalate_to=..."
+    lines = describe_calibration(calibration).lines(command)
+    print_lines(in_options(line, asked_by) for line in lines)
+    remark(f"wrote {out}, also for ReASCRunnable({arguments})")

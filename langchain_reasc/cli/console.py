@@ -25,13 +25,12 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.segment import Segment
 
-_WIDTH: Final = 100  # of tables where there is no terminal
-_EVERY: Final = 30.0  # seconds between two lines of progress where there is no terminal
-# C0 but for tab and newline, DEL, C1, and what overrides the direction of writing
+_WIDTH: Final = 100  # of tables without a terminal
+_EVERY: Final = 30.0  # seconds between two lines of progress without a terminal
+# C0 without tab and newline, DEL, C1, and the overrides of the direction of writing.
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-_SHORTEST_SECRET: Final = (
-    6  # characters; anything shorter is in many a message by chance
-)
+# Anything shorter is in many a message by chance.
+_SHORTEST_SECRET: Final = 6
 _secrets: Final[set[str]] = set()
 _OPTIONS: Final[dict[str, str | Callable[[re.Match[str]], str]]] = {
     r"allow_fingerprint_mismatch=True": "--allow-mismatch",
@@ -39,8 +38,8 @@ _OPTIONS: Final[dict[str, str | Callable[[re.Match[str]], str]]] = {
     r"question_field and answer_field": "--question-field and --answer-field",
     r"pass calibration=None to count votes": "count votes with `reasc ask --calibration none`",
     r"on_missing_confidence='count'": "--calibration none",
-    r"\b(answer|answer_field|max_samples|max_tokens)=\.\.\.": lambda found: (
-        f"--{found[1].replace('_', '-')}"
+    r"\b(answer|answer_field|max_samples|max_tokens)=\.\.\.": lambda match: (
+        f"--{match[1].replace('_', '-')}"
     ),
     r"\banswer='([\w,]+)'(?: \(or a list\))?": r"--answer \1",
     r"(?:, or|,) pass a function from text to an answer|, or load the model with n_ctx=[\d,]+ or more": "",
@@ -66,8 +65,6 @@ _ASCII: Final = str.maketrans(
         "≤": "<=",
         "½": "1/2",
         "×": "x",
-    }
-    | {
         "μ": "mu",
         "σ": "sigma",
         "τ": "tau",
@@ -92,6 +89,7 @@ def secret_in(variable: str) -> "SecretStr":
     """
     from pydantic import SecretStr
 
+    # The key itself may be given by mistake, so it is not repeated here.
     if not re.fullmatch(r"[A-Za-z_]\w*", variable):
         raise ConfigurationError(
             "give the name of the environment variable that holds the key, such as "
@@ -100,6 +98,7 @@ def secret_in(variable: str) -> "SecretStr":
     value = os.environ.get(variable)
     if not value:
         raise ConfigurationError(f"the environment variable {variable} is not set")
+    # Messages of servers may repeat it.
     _secrets.add(value)
     return SecretStr(value)
 
@@ -131,15 +130,17 @@ def harmless(text: str) -> str:
     return _CONTROL.sub(_picture, text)
 
 
-def _picture(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return chr(0x2400 + code) if code < 0x20 else "\u2421" if code == 0x7F else "\ufffd"
+def _picture(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if code < 0x20:
+        return chr(0x2400 + code)
+    return "\u2421" if code == 0x7F else "\ufffd"
 
 
 def json_text(data: Any, *, ascii_only: bool = False) -> str:
     """Return an indented JSON document with escaped control characters."""
-    written = json.dumps(data, indent=2, ensure_ascii=ascii_only) + "\n"
-    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", written)
+    text = json.dumps(data, indent=2, ensure_ascii=ascii_only) + "\n"
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def in_ascii(text: str) -> str:
@@ -152,7 +153,7 @@ def prepare_streams() -> None:
     warnings :func:`harmless`.
     """
     for stream in (sys.stdout, sys.stderr):
-        # else it is not a text file, and was replaced on purpose
+        # Another object than a text file was put there on purpose.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors=_SPELLED_OUT)
     if logging.lastResort is not None:
@@ -205,11 +206,8 @@ def ending(text: str) -> str:
 
 def print_json(data: Any) -> None:
     """Print one indented JSON document on stdout."""
-    sys.stdout.write(
-        json_text(
-            data, ascii_only=not str(sys.stdout.encoding).lower().startswith("utf")
-        )
-    )
+    has_unicode = str(sys.stdout.encoding).lower().startswith("utf")
+    sys.stdout.write(json_text(data, ascii_only=not has_unicode))
 
 
 @contextmanager
@@ -231,46 +229,42 @@ def progress(
         TimeRemainingColumn,
     )
 
-    columns = (
+    console = stderr()
+    has_bar = console.is_terminal and not quiet
+    prints_lines = not console.is_terminal and not quiet
+    bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-    )
-    console = stderr()
-    reached = (0, 0)
-    said = time.monotonic()
-    shown = console.is_terminal and not quiet
-    bar = Progress(
-        *columns,
         TextColumn("left"),
         TimeRemainingColumn(),
         console=console,
-        disable=not shown,
+        disable=not has_bar,
     )
-    # where it is disabled, older versions of rich print an empty line for it
-    with bar if shown else nullcontext():
+    reached = (0, 0)
+    printed_at = time.monotonic()
+    # For a disabled bar, older versions of rich print an empty line.
+    with bar if has_bar else nullcontext():
         task = bar.add_task(title, total=None)
 
         def move(done: int, total: int) -> None:
-            nonlocal reached, said
+            nonlocal reached, printed_at
             reached = (done, total)
             bar.update(task, completed=done, total=total)
-            if (
-                not (quiet or console.is_terminal)
-                and done < total
-                and time.monotonic() - said >= _EVERY
-            ):
-                said = time.monotonic()
+            is_due = time.monotonic() - printed_at >= _EVERY
+            if prints_lines and is_due and done < total:
+                printed_at = time.monotonic()
                 remark(f"{title}: {done} of {total}")
 
         yield move
-    if not (quiet or console.is_terminal):
+    if prints_lines:
         remark(f"{title}: {reached[0]} of {reached[1]}")
 
 
 def _console(*, stderr: bool) -> "Console":
     console = _console_class()(stderr=stderr, highlight=False)
+    # Without a terminal, rich would take 80 columns and cut tables.
     if console.is_terminal:
         return console
     return _console_class()(stderr=stderr, highlight=False, width=_WIDTH)

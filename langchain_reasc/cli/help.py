@@ -8,20 +8,23 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 
-class Command(TyperCommand):
+class _PlainFlags:
+    """Shows flags without a type."""
+
+    def format_help(self: Any, ctx: Any, formatter: Any) -> None:
+        for param in self.get_params(ctx):
+            if isinstance(param, TyperOption) and param.is_flag:
+                param.metavar = ""
+                param.show_default = bool(param.default)
+        super().format_help(ctx, formatter)  # type: ignore[misc]
+
+
+class Command(_PlainFlags, TyperCommand):
     """A command whose flags are shown without a type."""
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        _leave_out_types_of_flags(self.get_params(ctx))
-        super().format_help(ctx, formatter)
 
-
-class Group(TyperGroup):
+class Group(_PlainFlags, TyperGroup):
     """The same for several commands below one name."""
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        _leave_out_types_of_flags(self.get_params(ctx))
-        super().format_help(ctx, formatter)
 
 
 def command_showing(panels: Mapping[str, Sequence[str]]) -> type[Command]:
@@ -42,10 +45,3 @@ def command_showing(panels: Mapping[str, Sequence[str]]) -> type[Command]:
             super().format_help(ctx, formatter)
 
     return ShortCommand
-
-
-def _leave_out_types_of_flags(params: Sequence[Any]) -> None:
-    for param in params:
-        if isinstance(param, TyperOption) and param.is_flag:
-            param.metavar = ""
-            param.show_default = bool(param.default)

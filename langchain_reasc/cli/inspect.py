@@ -45,20 +45,18 @@ def inspect(
     if is_store(path):
         store = ObservationStore.open(path)
         learner = Learner.from_store(store)
-        held = _held(store, learner)
+        data = _data(store, learner)
         lines = [*_store(store, learner)]
     else:
         calibration = load_calibration(path)
-        held = calibration.model_dump(mode="json")
-        larger: Any = ()
+        data = calibration.model_dump(mode="json")
+        description = describe_calibration(calibration)
+        lines = [*description.lines(f"reasc ask --calibration {path}")]
+        lines += _model(calibration.fingerprint)
         if calibration.large is not None:
-            larger = _model(calibration.large, "Larger")
-        described = describe_calibration(calibration).lines(
-            f"reasc ask --calibration {path}"
-        )
-        lines = [*described, *_model(calibration.fingerprint), *larger]
+            lines += _model(calibration.large, "Larger")
     if as_json:
-        print_json(held)
+        print_json(data)
     else:
         print_lines(in_options(line, "reasc calibrate") for line in lines)
 
@@ -69,14 +67,15 @@ def is_store(path: Path) -> bool:
 
     if not path.is_file():
         return False
+    # A calibration is JSON, a store SQLite, whatever their names are.
     with open_file(path) as file:
         return file.read(len(_MAGIC)) == _MAGIC
 
 
-def _held(store: "ObservationStore", learner: "Learner") -> dict[str, Any]:
+def _data(store: "ObservationStore", learner: "Learner") -> dict[str, Any]:
     observations = learner.observations
     calibration = learner.calibration
-    return {
+    data: dict[str, Any] = {
         "fingerprint": store.fingerprint and store.fingerprint.model_dump(mode="json"),
         "state": {
             "seen": observations.seen,
@@ -88,12 +87,11 @@ def _held(store: "ObservationStore", learner: "Learner") -> dict[str, Any]:
             "kinds": observations.kinds,
         },
         "calibration": calibration and calibration.model_dump(mode="json"),
-        **(
-            {"escalations": [one.model_dump(mode="json") for one in found]}
-            if (found := store.escalations())
-            else {}
-        ),
     }
+    escalations = store.escalations()
+    if escalations:
+        data["escalations"] = [state.model_dump(mode="json") for state in escalations]
+    return data
 
 
 def _store(store: "ObservationStore", learner: "Learner") -> Iterator[str]:
@@ -107,33 +105,31 @@ def _store(store: "ObservationStore", learner: "Learner") -> Iterator[str]:
     if store.fingerprint is None:
         yield from Entry("Store", "nothing was learned yet").lines()
         return
-    for observations in sorted(
-        store.escalations(), key=lambda observations: -observations.rows
-    ):
-        yield from describe_escalation(observations).lines()
-    if learner.observations.seen or not store.escalations():
-        questions = learner.observations
-        made = learner.calibration
-        made = made and with_expectation(
-            made, questions.newest, learner.measures, budget=DEFAULT_BUDGET
-        )
-        yield from describe_learning(questions, made).lines()
+    escalations = store.escalations()
+    for escalation in sorted(escalations, key=lambda state: -state.rows):
+        yield from describe_escalation(escalation).lines()
+    observations = learner.observations
+    # A store of two models need not say that one model alone taught nothing.
+    if observations.seen or not escalations:
+        calibration = learner.calibration
+        if calibration is not None:
+            calibration = with_expectation(
+                calibration,
+                observations.newest,
+                learner.measures,
+                budget=DEFAULT_BUDGET,
+            )
+        yield from describe_learning(observations, calibration).lines()
     yield from _model(store.fingerprint)
 
 
 def _model(fingerprint: "Fingerprint", name: str = "Model") -> Iterator[str]:
     from langchain_reasc.calibration.summary import Entry
 
-    sampling = ", ".join(
-        f"{name} {value}"
-        for name, value in fingerprint.sampling.items()
-        if value is not None
-    )
-    parts = [
-        fingerprint.model or "not observations",
-        fingerprint.quantization,
-        sampling,
-    ]
+    parts = [fingerprint.model or "not known", fingerprint.quantization]
+    for option, value in fingerprint.sampling.items():
+        if value is not None:
+            parts.append(f"{option} {value}")
     if fingerprint.answer:
         parts.append(f"answer {fingerprint.answer}")
     yield from Entry(name, ", ".join(filter(None, parts))).lines()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from langchain_reasc.sampling import SampledResponse
 
 _LINES: Final = 6  # of the first response
-# characters; a text that begins elsewhere each time would be wrapped anew each time
+# Characters by which the beginning of the text moves on: each move wraps it anew.
 _PIECE: Final = 2_000
 _LONGEST: Final = 24  # characters of an answer
 
@@ -30,18 +30,18 @@ class LiveVotes(BaseCallbackHandler, AbstractContextManager["LiveVotes"]):
     ``with`` block ends.
 
     Args:
-        console: where it is shown; what is printed there meanwhile stands above.
+        console: the terminal; lines printed there meanwhile stand above.
         most: the most samples.
-        quiet: whether nothing is shown, as where there is no terminal.
+        quiet: whether to show nothing, as without a terminal.
 
     Attributes:
-        shows_text: whether it is shown. Then a model that samples in parallel gives
-            each sample as a stream.
+        shows_text: whether anything is shown. Then a model that samples in parallel
+            gives each sample as a stream.
     """
 
     def __init__(self, console: Console, most: int, *, quiet: bool) -> None:
         self._most = most
-        self._said = ""
+        self._text = ""
         self._status = "loading the model"
         self._first: Any = None  # the run of the first response
         self._asked: str | None = None
@@ -64,8 +64,9 @@ class LiveVotes(BaseCallbackHandler, AbstractContextManager["LiveVotes"]):
         self, console: Console, options: ConsoleOptions
     ) -> RenderResult:
         """Yield the end of the first response, and the line with the votes."""
-        said = self._said[max(0, len(self._said) // _PIECE - 1) * _PIECE :]
-        lines = Text(said, style="dim").wrap(console, options.max_width)
+        text = self._text[max(0, len(self._text) // _PIECE - 1) * _PIECE :]
+        lines = Text(text, style="dim").wrap(console, options.max_width)
+        # Leave room for the line with the votes.
         yield from lines[-max(1, min(_LINES, console.height - 2)) :]
         line = Text(f"{self._spinner.render(console.get_time())} {self._status}")
         line.truncate(
@@ -78,47 +79,45 @@ class LiveVotes(BaseCallbackHandler, AbstractContextManager["LiveVotes"]):
         if self._first is None:
             self._first = run_id
             self._status = self._count()
+            if self.shows_text:
+                # Short responses may all have ended before the next frame.
+                self._live.refresh()
 
     def on_llm_new_token(
         self, token: Any, *, chunk: Any = None, run_id: Any, **_: Any
     ) -> None:
         """Show more of the first response."""
         if run_id == self._first:
-            self._said += harmless(str(token) if chunk is None else chunk.text)
+            self._text += harmless(str(token) if chunk is None else chunk.text)
 
     def add(self, response: "SampledResponse", *, printed: bool) -> None:
-        """Count a response that has ended; once it is ``printed``, its text is not
-        shown any more.
-        """
+        """Count a response that has ended; hide its text once it is ``printed``."""
         if printed:
-            self._said = ""
-        if response.asked != self._asked:  # the larger model begins anew
+            self._text = ""
+        # The votes for the larger model begin anew.
+        if response.asked != self._asked:
             self._votes.clear()
         self._asked = response.asked
         self._votes[response.answer] += 1
         self._status = self._count()
 
     def _count(self) -> str:
-        whose = f"{self._asked} model: " if self._asked else ""
-        votes = [
-            f"{_short(answer)}: {number}"
-            for answer, number in self._votes.most_common()
-            if answer is not None
-        ]
-        votes[:1] = [
-            f"{one} vote{'' if one.endswith(': 1') else 's'}" for one in votes[:1]
-        ]
-        return "; ".join(
-            filter(
-                None,
-                [
-                    f"{whose}{self._votes.total()} of at most {self._most}",
-                    ", ".join(votes),
-                ],
-            )
-        )
+        model = f"{self._asked} model: " if self._asked else ""
+        count = f"{model}{self._votes.total()} of at most {self._most}"
+        votes = []
+        for answer, number in self._votes.most_common():
+            if answer is not None:
+                votes.append(f"{_short(answer)}: {number}")
+                # The first number says what is counted.
+                if len(votes) == 1:
+                    votes[0] += " vote" if number == 1 else " votes"
+        if not votes:
+            return count
+        return f"{count}; {', '.join(votes)}"
 
 
 def _short(answer: str) -> str:
     line = harmless(" ".join(answer.split()))
-    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
+    if len(line) > _LONGEST:
+        return f"{line[:_LONGEST]}..."
+    return line

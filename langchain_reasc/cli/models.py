@@ -59,7 +59,8 @@ _PROVIDER: Final = re.compile(r"(?!hf:)[a-z][a-z0-9_-]+:(?!//).+")
 """A name for LangChain's ``init_chat_model``, with its provider."""
 _ENVIRONMENT: Final = "env:"
 _SECRET: Final = re.compile(
-    r"api_?key|(access|secret|private)_?key|(api|access|auth)_?token|secret|passw(or)?d|authorization"
+    r"api_?key|(access|secret|private)_?key|(api|access|auth)_?token|secret"
+    r"|passw(or)?d|authorization"
 )
 _CAMEL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|-")
 
@@ -74,8 +75,9 @@ class ModelOptions:
             "--model",
             "-m",
             metavar="MODEL",
-            help="A GGUF file; hf:OWNER/REPO/FILE, one of the Hub; PROVIDER:NAME, such as openai:gpt-4o-mini; or with "
-            r"--url or --model-class its name there. \[default: the shipped one]",
+            help="A GGUF file; hf:OWNER/REPO/FILE, one of the Hub; PROVIDER:NAME, such as "
+            "openai:gpt-4o-mini; or with --url or --model-class its name there. "
+            r"\[default: the shipped one]",
         ),
     ] = None
     url: Urls = None
@@ -98,9 +100,9 @@ class ModelOptions:
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="Further arguments of the model, such as n_gpu_layers=-1 and n_ctx=8192 of a GGUF: name=value, a JSON "
-            "object, or a file with one; repeatable. "
-            "A secret is given as env:NAME, the environment variable that holds it.",
+            help="Further arguments of the model, such as n_gpu_layers=-1 and n_ctx=8192 "
+            "of a GGUF: name=value, a JSON object, or a file with one; repeatable. A "
+            "secret is given as env:NAME, the environment variable that holds it.",
         ),
     ] = None
 
@@ -131,15 +133,17 @@ class ModelOptions:
         options = {name: value for name, value in options.items() if value is not None}
         if self.chat_template is not None:
             options["chat_template"] = self._template_of_gguf(self.chat_template)
-        given = _Given(self.model_kwargs or (), self.key_variable, default_seed)
+        # A provider's model and one of the Hub are not made by their class.
         make = None
         if self.model_class is not None:
             if self.url:
                 raise ConfigurationError(
-                    "--url and --model-class exclude each other; a class takes base_url=..."
+                    "--url and --model-class exclude each other; a class takes "
+                    "base_url=..."
                 )
             kind = _chat_model_class(self.model_class)
-            options |= {} if self.model is None else {"model": self.model}
+            if self.model is not None:
+                options["model"] = self.model
         elif self.url:
             kind = import_package("langchain_reasc_openai").ChatOpenAICompatible
             options |= {"url": list(self.url), "model": self.model or ""}
@@ -153,17 +157,45 @@ class ModelOptions:
             kind = import_package("langchain_reasc_llama_cpp").ChatLlamaCpp
             if self.model is not None and self.model.startswith("hf:"):
                 make = partial(kind.from_hugging_face, *_named_file(self.model))
-            else:
-                options |= {} if self.model is None else {"model": _file(self.model)}
-        model = _make(kind, make or kind, given, options)
+            elif self.model is not None:
+                options["model"] = _file(self.model)
+        kwargs = self._arguments(kind, options, default_seed)
+        model = _construct(kind, make or kind, kwargs)
+        # A model in this process is closed, and so are connections to servers.
         if isinstance(model, AbstractContextManager):
             return model
         return nullcontext(model)
 
+    def _arguments(
+        self, kind: Any, options: Mapping[str, Any], default_seed: int | None
+    ) -> dict[str, Any]:
+        """Return the arguments of a class; ``options`` have the names of the commands."""
+        fields = _fields(kind)
+        secrets = []
+        for name, field in kind.model_fields.items():
+            if _is_secret(field.annotation):
+                secrets.append(name)
+        kwargs = read_kwargs(self.model_kwargs or ())
+        _check_names(kind, kwargs, fields)
+        for name, value in kwargs.items():
+            is_secret = fields.get(name) in secrets
+            kwargs[name] = _with_secrets(value, (name,), is_secret)
+        _set_options(kind, kwargs, fields, options)
+        if default_seed is not None:
+            seed = _argument("seed", fields)
+            # It may have been set under an alias.
+            if seed is not None and fields[seed] not in map(fields.get, kwargs):
+                kwargs[seed] = default_seed
+        if self.key_variable is not None:
+            key = _key_argument(kind, fields, secrets)
+            kwargs[key] = secret_in(self.key_variable)
+        return kwargs
+
     def _template_of_gguf(self, path: Path) -> str:
         if self.url or self.model_class is not None or _is_of_provider(self.model):
             raise ConfigurationError(
-                "--chat-template goes with a GGUF; a server or a provider has its own template"
+                "--chat-template goes with a GGUF; a server or a provider has its own "
+                "template"
             )
         try:
             return read_text(path)
@@ -176,24 +208,28 @@ class ModelOptions:
 
 def _named_file(name: str) -> tuple[str, ...]:
     """Return the repository and the file of Hugging Face that a name means."""
-    named = re.fullmatch(r"hf:([^/]+/[^/]+)/([^/]+(?:/[^/]+)*)", name)
-    if named is None:
+    match = re.fullmatch(r"hf:([^/]+/[^/]+)/([^/]+(?:/[^/]+)*)", name)
+    if match is None:
         raise ConfigurationError(
-            f"a model on Hugging Face is named hf:OWNER/REPOSITORY/FILE.gguf, got {name!r}"
+            "a model on Hugging Face is named hf:OWNER/REPOSITORY/FILE.gguf, got "
+            f"{name!r}"
         )
-    return named.groups()
+    return match.groups()
 
 
 def _file(name: str) -> str:
     """Return the path of a GGUF. Refuse what must be the name of another kind of model."""
+    # An address would be searched as a file.
     if re.match("https?://", name):
         raise ConfigurationError(
-            f"{name} is an address: give it as --url, or --escalate-url of the larger model"
+            f"{name} is an address: give it as --url, or --escalate-url of the larger "
+            "model"
         )
     if not (name.lower().endswith(".gguf") or Path(name).expanduser().exists()):
         raise ModelFileError(
-            f"there is no model file {name}. For a model of a provider write the provider before it, as in "
-            f"openai:gpt-4o-mini ({pip_install('agents,openai')}); for a model of a server give its --url, too"
+            f"there is no model file {name}. For a model of a provider write the provider "
+            f"before it, as in openai:gpt-4o-mini ({pip_install('agents,openai')}); for a "
+            "model of a server give its --url, too"
         )
     return name
 
@@ -203,21 +239,23 @@ def _price_ratio(value: str | None) -> Any:
     if value is None:
         return None
     try:
-        prices = [float(one) for one in str(value).split(",")]
+        prices = [float(price) for price in str(value).split(",")]
     except ValueError:
         prices = []
     if len(prices) not in (1, 4):
         raise typer.BadParameter(
-            f"takes a number such as 10, or four prices such as 0.15,0.6,2.5,10; got {value!r}"
+            "takes a number such as 10, or four prices such as 0.15,0.6,2.5,10; got "
+            f"{value!r}"
         )
     if len(prices) == 1:
         return prices[0]
+    # Prompt and response of the small model, then of the large one.
     return ((prices[0], prices[1]), (prices[2], prices[3]))
 
 
 @dataclass
 class LargerModelOptions:
-    """The larger model that answers where the votes of the model are contested."""
+    """The larger model that answers if the votes of the model are contested."""
 
     escalate_to: Annotated[
         str | None,
@@ -243,8 +281,9 @@ class LargerModelOptions:
         Any,  # a number, or prices
         typer.Option(
             metavar="RATIO|PRICES",
-            help="How many times as much a token of the larger model costs; or dollars for a million tokens of prompt "
-            r"and response, first the smaller model's: 0.15,0.6,2.5,10. \[default: 10]",
+            help="How many times as much a token of the larger model costs; or dollars for "
+            "a million tokens of prompt and response, first the smaller model's: "
+            r"0.15,0.6,2.5,10. \[default: 10]",
             parser=str,
             callback=_price_ratio,
         ),
@@ -259,6 +298,7 @@ class LargerModelOptions:
         """Return what ``escalate_to`` is: the larger model, with the options given."""
         from langchain_reasc.runnable.options import Escalation
 
+        # Only commands that learn have the option --within.
         options: dict[str, Any] = {"within": getattr(self, "within", None)}
         if self.price_ratio is not None:
             options["prices"] = self.price_ratio
@@ -298,40 +338,38 @@ class LargerModelOptions:
         """Refuse options that contradict each other."""
         if self.escalate_to is not None and self.escalate_url:
             raise ConfigurationError(
-                "--escalate-to and --escalate-url exclude each other; --escalate-model is the model's name at "
-                "--escalate-url"
+                "--escalate-to and --escalate-url exclude each other; --escalate-model is "
+                "the model's name at --escalate-url"
             )
-        needs = {
-            "escalate_model": bool(self.escalate_url),
-            "escalate_key": bool(self.escalate_url),
-        }
-        for option in ("escalate_model", "escalate_key", "price_ratio", "within"):
-            if getattr(self, option, None) is not None and not needs.get(
-                option, self.is_given
-            ):
-                if option in needs:
-                    beside = "--escalate-url"
-                else:
-                    beside = "--escalate-to or --escalate-url"
-                raise ConfigurationError(
-                    f"--{option.replace('_', '-')} goes with {beside}"
-                )
+        of_url = ("escalate_model", "escalate_key")
+        for option in (*of_url, "price_ratio", "within"):
+            if getattr(self, option, None) is None:
+                continue
+            needed = "--escalate-to or --escalate-url"
+            is_met = self.is_given
+            if option in of_url:
+                needed = "--escalate-url"
+                is_met = bool(self.escalate_url)
+            if not is_met:
+                flag = option.replace("_", "-")
+                raise ConfigurationError(f"--{flag} goes with {needed}")
 
 
 @dataclass
 class LearnedLargerModelOptions(LargerModelOptions):
-    """A larger model, where something is learned of when it must be asked."""
+    """A larger model, for commands that learn when it must be asked."""
 
     within: Annotated[
         float | None,
         typer.Option(
-            help="The promise: on at most this share of questions, an answer contradicts one that the larger model "
-            r"repeats. \[default: 0.05]"
+            help="The promise: on at most this share of questions, an answer contradicts "
+            r"one that the larger model repeats. \[default: 0.05]"
         ),
     ] = None
 
 
 def _is_of_provider(name: str | None) -> TypeGuard[str]:
+    # A path may look like a provider's name.
     return (
         name is not None
         and _PROVIDER.fullmatch(name) is not None
@@ -352,9 +390,9 @@ def _of_provider(
     try:
         return provider_class(name.partition(":")[0]), partial(init_chat_model, name)
     except (ImportError, ValueError) as error:
-        why = str(error).partition("\n")[0]
+        reason = str(error).partition("\n")[0]
         raise ConfigurationError(
-            f"no chat model can be made of the name {name!r}: {why}"
+            f"no chat model can be made of the name {name!r}: {reason}"
         ) from None
 
 
@@ -362,88 +400,43 @@ def embedded(name: str) -> Path:
     """Return the path of a shipped file: ``calibration.jsonl``, ``test.jsonl`` or
     ``calibration.json``.
     """
-    path: Path = (
-        import_package("langchain_reasc_llama_cpp")
-        .embedded_model_path()
-        .with_name(name)
-    )
+    model = import_package("langchain_reasc_llama_cpp").embedded_model_path()
+    path: Path = model.with_name(name)
     return path
 
 
-@dataclass(frozen=True)
-class _Given:
-    """What is given of a model besides the options of the commands.
-
-    Attributes:
-        kwargs: arguments of its class, see :func:`read_kwargs`.
-        key_variable: the environment variable with the API key.
-        default_seed: the seed if none is given and the class takes one.
-    """
-
-    kwargs: Sequence[str]
-    key_variable: str | None
-    default_seed: int | None
-
-
-def _make(
-    kind: Any, make: Callable[..., Any], given: _Given, options: Mapping[str, Any]
-) -> "BaseChatModel":
-    """Make a chat model of a class; ``options`` (``model``, ``temperature``, ``seed``,
-    ...) are under our names.
-    """
-    kwargs = read_kwargs(given.kwargs)
-    fields = _arguments(kind)
-    secrets = [
-        name
-        for name, field in kind.model_fields.items()
-        if _is_secret(field.annotation)
-    ]
-    _check_names(kind, kwargs, fields)
-    kwargs = {
-        name: _with_secrets(value, (name,), fields.get(name) in secrets)
-        for name, value in kwargs.items()
-    }
-    _set_options(kind, kwargs, fields, options)
-    if given.default_seed is not None and (seed := _argument("seed", fields)):
-        if fields[seed] not in map(fields.get, kwargs):
-            kwargs = {seed: given.default_seed} | kwargs
-        else:
-            kwargs = kwargs
-    if given.key_variable is not None:
-        kwargs[_key_argument(kind, fields, secrets)] = secret_in(given.key_variable)
-    return _construct(kind, make, kwargs)
-
-
-def read_kwargs(given: Sequence[str]) -> dict[str, Any]:
+def read_kwargs(arguments: Sequence[str]) -> dict[str, Any]:
     """Return the arguments of a model in ``--model-kwargs``; later ones override
     earlier ones.
 
     Args:
-        given: each is JSON (``{"model": "gpt-4o-mini"}``), a file with JSON, or
+        arguments: each is JSON (``{"model": "gpt-4o-mini"}``), a file with JSON, or
             ``name=value`` with a value that is JSON or a text.
 
     Raises:
         ConfigurationError: one is in none of these forms, or is not an object.
     """
     kwargs: dict[str, Any] = {}
-    for one in given:
-        name, equals, value = one.partition("=")
-        if one.lstrip().startswith("{"):
-            kwargs |= _object(one, "--model-kwargs")
-        elif equals and name.strip().isidentifier():
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        name = name.strip()
+        if argument.lstrip().startswith("{"):
+            kwargs |= _object(argument, "--model-kwargs")
+        elif equals and name.isidentifier():
             try:
-                kwargs[name.strip()] = parse_json(value)
+                kwargs[name] = parse_json(value)
             except ValueError:
-                kwargs[name.strip()] = value
+                kwargs[name] = value
         else:
             try:
-                text = read_text(Path(one), encoding="utf-8-sig")
+                text = read_text(Path(argument), encoding="utf-8-sig")
             except (OSError, ValueError) as error:
                 raise ConfigurationError(
-                    f"--model-kwargs takes JSON, a file with JSON, or name=value; got {one[:60]!r}, and no such "
-                    f"file can be read ({getattr(error, 'strerror', None) or error})"
+                    "--model-kwargs takes JSON, a file with JSON, or name=value; got "
+                    f"{argument[:60]!r}, and no such file can be read "
+                    f"({getattr(error, 'strerror', None) or error})"
                 ) from None
-            kwargs |= _object(text, one)
+            kwargs |= _object(text, argument)
     return kwargs
 
 
@@ -465,37 +458,34 @@ def _chat_model_class(path: str) -> "type[BaseChatModel]":
     module_name, _, name = path.rpartition(".")
     if not module_name or not all(part.isidentifier() for part in path.split(".")):
         raise ConfigurationError(
-            f"--model-class takes package.Class, such as langchain_openai.ChatOpenAI; got {path!r}"
+            "--model-class takes package.Class, such as langchain_openai.ChatOpenAI; got "
+            f"{path!r}"
         )
+    # The current folder, as for `python -m`, but behind everything that is installed.
     if "" not in sys.path:
-        sys.path.append(
-            ""
-            # the current folder, as `python -m` has it, but behind everything that is
-            # installed
-        )
+        sys.path.append("")
     module = import_package(module_name)
     kind = getattr(module, name, None)
     if kind is None:
         near = nearest(name, [*getattr(module, "__all__", ()), *dir(module)])
-        raise ConfigurationError(
-            f"{module_name} has no {name}" + (f"; did you mean {near}?" if near else "")
-        )
+        hint = f"; did you mean {near}?" if near else ""
+        raise ConfigurationError(f"{module_name} has no {name}{hint}")
     if not (isinstance(kind, type) and issubclass(kind, BaseChatModel)):
-        found = "" if isinstance(kind, type) else f", but a {type(kind).__name__}"
+        hint = "" if isinstance(kind, type) else f", but a {type(kind).__name__}"
         raise ConfigurationError(
-            f"{path} is not a chat model (a subclass of langchain_core's BaseChatModel){found}"
+            f"{path} is not a chat model (a subclass of langchain_core's "
+            f"BaseChatModel){hint}"
         )
     return kind
 
 
-def _arguments(kind: "type[BaseChatModel]") -> dict[str, str]:
+def _fields(kind: "type[BaseChatModel]") -> dict[str, str]:
     """Return the class's fields by the names of its arguments."""
-    aliases = {
-        str(field.alias): name
-        for name, field in kind.model_fields.items()
-        if field.alias
-    }
-    return aliases | {name: name for name in kind.model_fields}
+    fields = {}
+    for name, field in kind.model_fields.items():
+        if field.alias:
+            fields[field.alias] = name
+    return fields | {name: name for name in kind.model_fields}
 
 
 def _is_secret(annotation: Any) -> bool:
@@ -505,22 +495,29 @@ def _is_secret(annotation: Any) -> bool:
 
 
 def _check_names(
-    kind: "type[BaseChatModel]", names: Iterable[str], known: Mapping[str, str]
+    kind: "type[BaseChatModel]", names: Iterable[str], fields: Mapping[str, str]
 ) -> None:
     """Refuse arguments that the class does not know, because most classes ignore them."""
     from langchain_core.language_models import BaseChatModel
 
-    above = BaseChatModel.mro()
-    has_own_init = any(
-        "__init__" in vars(base) for base in kind.mro() if base not in above
-    )
+    inherited = BaseChatModel.mro()
+    # A class with an ``__init__`` of its own may take other names than its fields.
+    own_bases = [base for base in kind.mro() if base not in inherited]
+    has_own_init = any("__init__" in vars(base) for base in own_bases)
     if kind.model_config.get("extra") == "allow" or has_own_init:
         return
-    for name in (one for one in names if one not in known):
-        near = nearest(name, known)
-        hint = f"; did you mean {near!r}?" if near else ""
-        if not near and "model_kwargs" in known:
-            hint = f'; pass options that only the provider knows in "model_kwargs": {{{json.dumps(name)}: ...}}'
+    for name in names:
+        if name in fields:
+            continue
+        near = nearest(name, fields)
+        hint = ""
+        if near:
+            hint = f"; did you mean {near!r}?"
+        elif "model_kwargs" in fields:
+            hint = (
+                '; pass options that only the provider knows in "model_kwargs": '
+                f"{{{json.dumps(name)}: ...}}"
+            )
         raise ConfigurationError(f"{kind.__name__} has no argument {name!r}{hint}")
 
 
@@ -528,14 +525,15 @@ def _with_secrets(value: Any, where: tuple[str, ...], is_secret: bool) -> Any:
     """Replace each ``env:NAME`` in a value by the environment variable's value. Refuse
     a secret that is spelled out.
 
-    ``where`` has the names that lead to the value; ``is_secret``: the class declares
-    the argument as a secret.
+    ``where`` has the names that lead to the value. ``is_secret`` says whether the class
+    declares the argument as a secret.
     """
     if isinstance(value, Mapping):
         return {
             name: _with_secrets(inner, (*where, str(name)), is_secret)
             for name, inner in value.items()
         }
+    # The places in a list have no names.
     if isinstance(value, list):
         return [_with_secrets(inner, where, is_secret) for inner in value]
     if not isinstance(value, str) or not value:
@@ -544,17 +542,18 @@ def _with_secrets(value: Any, where: tuple[str, ...], is_secret: bool) -> Any:
         return secret_in(value.removeprefix(_ENVIRONMENT)).get_secret_value()
     if is_secret or _SECRET.search(_CAMEL.sub("_", where[-1]).lower()):
         raise ConfigurationError(
-            f"{'.'.join(where)} is a secret, and a command line would show it to others: put it into an environment "
-            'variable, and give "env:NAME"'
+            f"{'.'.join(where)} is a secret, and a command line would show it to others: "
+            'put it into an environment variable, and give "env:NAME"'
         )
     return value
 
 
 def _argument(option: str, fields: Mapping[str, str]) -> str | None:
     """Return the class's name for an option of the commands."""
-    return next(
-        (name for name in _FIELDS.get(option, (option,)) if name in fields), None
-    )
+    for name in _FIELDS.get(option, (option,)):
+        if name in fields:
+            return name
+    return None
 
 
 def _set_options(
@@ -564,21 +563,23 @@ def _set_options(
     options: Mapping[str, Any],
 ) -> None:
     """Add options of the commands to a class's arguments, under the class's names."""
-    settled = {fields.get(name) for name in kwargs}
+    set_fields = set(map(fields.get, kwargs))
     for option, value in options.items():
         flag = f"--{option.replace('_', '-')}"
         name = _argument(option, fields)
-        # what a preset sets, such as top_k
+        # A preset sets options that the class may not know, such as top_k.
         if name is None and option not in _FIELDS and "extra_body" in fields:
             kwargs["extra_body"] = {option: value, **(kwargs.get("extra_body") or {})}
         elif name is None:
+            names = ", ".join(_FIELDS.get(option, (option,)))
             raise ConfigurationError(
-                f"{kind.__name__} has no field for {flag} (looked for {', '.join(_FIELDS.get(option, (option,)))}); "
-                "leave it out, or give the class's own argument in --model-kwargs"
+                f"{kind.__name__} has no field for {flag} (looked for {names}); leave it "
+                "out, or give the class's own argument in --model-kwargs"
             )
-        elif fields[name] in settled:
+        elif fields[name] in set_fields:
             raise ConfigurationError(
-                f"{flag} and --model-kwargs both set {kind.__name__}'s {name!r}; give only one"
+                f"{flag} and --model-kwargs both set {kind.__name__}'s {name!r}; give only "
+                "one"
             )
         else:
             kwargs[name] = value
@@ -586,17 +587,17 @@ def _set_options(
 
 def _key_argument(kind: type, fields: Mapping[str, str], secrets: Sequence[str]) -> str:
     """Return the name of the argument for the API key."""
+    # Most classes take this name, also as an alias of their own.
     if "api_key" in fields:
         return "api_key"
-    if len(secrets) != 1:
-        if secrets:
-            which = f"has several secrets ({', '.join(secrets)})"
-        else:
-            which = "takes no API key by any known name"
-        raise ConfigurationError(
-            f"{kind.__name__} {which}; give it in --model-kwargs, as name=env:NAME"
-        )
-    return secrets[0]
+    if len(secrets) == 1:
+        return secrets[0]
+    reason = "takes no API key by any known name"
+    if secrets:
+        reason = f"has several secrets ({', '.join(secrets)})"
+    raise ConfigurationError(
+        f"{kind.__name__} {reason}; give it in --model-kwargs, as name=env:NAME"
+    )
 
 
 def _construct(
@@ -610,7 +611,8 @@ def _construct(
         return make(**kwargs)
     except ReASCError:
         raise
-    except ValidationError as error:  # without the values, among which a secret may be
+    except ValidationError as error:
+        # A secret may be among the values.
         reason = "; ".join(findings(error, values=False))
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
@@ -636,13 +638,20 @@ def import_package(name: str) -> Any:
     except ModuleNotFoundError as error:
         if package in _OURS:
             raise missing_extra(*_OURS[package]) from None
-        reason = f"there is no module {error.name}, neither installed for {sys.executable} nor in this folder"
-        if error.name == package and package in {
-            path.partition(".")[0] for path in KNOWN
-        }:
-            reason = f"{package} is not installed. Install it with: pip install {package.replace('_', '-')}"
-        elif error.name not in (package, name):
+        # Advise pip only for a package that is known to exist.
+        is_known = any(path.startswith(f"{package}.") for path in KNOWN)
+        if error.name not in (package, name):
             reason = f"{name} needs the module {error.name}, which is not installed"
+        elif error.name == package and is_known:
+            reason = (
+                f"{package} is not installed. Install it with: pip install "
+                f"{package.replace('_', '-')}"
+            )
+        else:
+            reason = (
+                f"there is no module {error.name}, neither installed for "
+                f"{sys.executable} nor in this folder"
+            )
         raise ConfigurationError(reason) from None
     except Exception as error:
         raise ConfigurationError(

@@ -38,11 +38,11 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def run(**values: Any) -> None:
         for name, group in groups.items():
-            values[name] = group(
-                **{option: values.pop(option) for option in signature(group).parameters}
-            )
+            options_of_group = signature(group).parameters
+            values[name] = group(**{key: values.pop(key) for key in options_of_group})
         command(**values)
 
+    # typer passes each option by its name.
     only_named = [option.replace(kind=Parameter.KEYWORD_ONLY) for option in options]
     run.__signature__ = Signature(only_named)  # type: ignore[attr-defined]
     return run
@@ -58,13 +58,13 @@ def probability(value: float) -> float:
 
 
 def one_of(*names: str) -> Callable[[str | None], str | None]:
-    """Return a callback that requires one of these names, where the option is given."""
+    """Return a callback that requires one of these names if the option is given."""
 
     def check(value: str | None) -> str | None:
         if value is not None and value not in names:
-            *others, last = map(repr, names)
-            listed = f"{', '.join(others)} or {last}" if others else last
-            raise typer.BadParameter(f"takes {listed}, got {value!r}")
+            *rest, last = map(repr, names)
+            choices = f"{', '.join(rest)} or {last}" if rest else last
+            raise typer.BadParameter(f"takes {choices}, got {value!r}")
         return value
 
     return check
@@ -76,6 +76,7 @@ def output_file(path: Path | None) -> Path | None:
         return None
     if path.is_dir():
         raise typer.BadParameter(f"{path} is a folder; name a file in it")
+    # Refuse a path now that could not be written after hours.
     output_folder(path.parent)
     if path.exists() and not os.access(path, os.W_OK):
         raise typer.BadParameter(f"no permission to write {path}")
@@ -84,7 +85,9 @@ def output_file(path: Path | None) -> Path | None:
 
 def output_folder(path: Path) -> Path:
     """Check that files can be written into a folder, or that the folder can be made."""
-    nearest = next(one for one in (path, *path.absolute().parents) if one.exists())
+    nearest = path
+    while not nearest.exists():
+        nearest = nearest.absolute().parent
     if not nearest.is_dir():
         raise typer.BadParameter(f"{nearest} is a file, not a folder")
     if not os.access(nearest, os.W_OK | os.X_OK):
@@ -111,7 +114,9 @@ def _check_answer(value: str | None) -> str | None:
 def _read_template(value: str | None) -> Any:
     from langchain_reasc.data import Template
 
-    return None if value is None else Template.from_option(value)
+    if value is None:
+        return None
+    return Template.from_option(value)
 
 
 KeyVariable = Annotated[
@@ -159,8 +164,8 @@ Seed = Annotated[
 Score = Annotated[
     str,
     typer.Option(
-        help="How a response's confidence is computed from its tokens: bottom_group, mean, tail_group, average_group, "
-        "lowest_group, answer_span or last_step."
+        help="How a response's confidence is computed from its tokens: bottom_group, "
+        "mean, tail_group, average_group, lowest_group, answer_span or last_step."
     ),
 ]
 Window = Annotated[int, typer.Option(min=1, help="Tokens in each group of the score.")]
@@ -203,8 +208,8 @@ def require_no_details(signal: str, score: str, window: int) -> None:
     """Reject ``--score`` and ``--window`` if ``--signal`` already determines them."""
     from langchain_reasc.method.confidence import Measure
 
-    usual = Measure()
-    if (score, window) != (usual.score, usual.window):
+    default = Measure()
+    if (score, window) != (default.score, default.window):
         raise ConfigurationError(
             f"--signal {signal} also determines score and window; name a signal to "
             "choose them"
@@ -251,8 +256,8 @@ class PromptOptions:
         Any,  # a Template
         typer.Option(
             metavar="FILE|TEXT",
-            help="The prompt around each question, as in your application: a text with {question} in it, or a file "
-            "with such a text.",
+            help="The prompt around each question, as in your application: a text with "
+            "{question} in it, or a file with such a text.",
             parser=str,
             callback=_read_template,
         ),
@@ -261,9 +266,8 @@ class PromptOptions:
         str | None,
         typer.Option(
             metavar="SPEC",
-            help="Where a response's answer is: auto, labels (spam,ham), boxed, number, choice, math, text, "
-            "regex:..., json, json:FIELD. "
-            r"\[default: auto]",
+            help="Where a response's answer is: auto, labels (spam,ham), boxed, number, "
+            r"choice, math, text, regex:..., json, json:FIELD. \[default: auto]",
             callback=_check_answer,
         ),
     ] = None

@@ -1,7 +1,7 @@
 """``reasc probe``: what an OpenAI-compatible server supports."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -46,73 +46,72 @@ def probe(
     reasc probe https://api.openai.com/v1 --model gpt-4o-mini --key-variable OPENAI_API_KEY --json
     """
     key = None if key_variable is None else secret_in(key_variable)
-    found: dict[str, Capabilities] = {}
-    failed: list[str] = []
+    openai = import_package("langchain_reasc_openai")
+    servers: dict[str, Capabilities] = {}
+    failures = []
     for url in urls:
         try:
-            found[url] = import_package("langchain_reasc_openai").probe(
+            servers[url] = openai.probe(
                 url, model=model, api_key=key, refresh=True, timeout=timeout
             )
         except ServerError as error:
+            # With several servers, the others are still shown.
             if len(urls) == 1:
                 raise
-            failed.append(str(error))
+            failures.append(str(error))
     if as_json:
-        data = {url: one.model_dump(mode="json") for url, one in found.items()}
+        data = {url: server.model_dump(mode="json") for url, server in servers.items()}
         print_json(data[urls[0]] if len(urls) == 1 else data)
-    elif found:
-        _show(found, alone=len(urls) == 1)
-    if failed:
-        raise ServerError("; ".join(failed))
+    elif servers:
+        _show(servers, alone=len(urls) == 1)
+    if failures:
+        raise ServerError("; ".join(failures))
 
 
-def _show(found: "dict[str, Capabilities]", *, alone: bool) -> None:
-    stdout().print(_table(found))
-    for url, one in found.items():
-        for notice in one.notices:
-            remark(f"note: {notice}" if alone else f"note on {url}: {notice}")
-
-
-def _table(found: "dict[str, Capabilities]") -> Any:
+def _show(servers: "dict[str, Capabilities]", *, alone: bool) -> None:
     from rich.table import Column, Table
 
     # Long names continue on the next line; a table would cut them.
-    servers = [Column(url, overflow="fold") for url in found]
-    table = Table("", *servers, box=None, pad_edge=False, header_style="bold")
+    columns = [Column(url, overflow="fold") for url in servers]
+    table = Table("", *columns, box=None, pad_edge=False, header_style="bold")
     for title, show in _ROWS.items():
-        table.add_row(title, *(show(one) for one in found.values()))
-    return table
+        table.add_row(title, *map(show, servers.values()))
+    stdout().print(table)
+    for url, server in servers.items():
+        for notice in server.notices:
+            remark(f"note: {notice}" if alone else f"note on {url}: {notice}")
 
 
 def _yes_or_no(value: bool | None, unknown: str = "not known") -> str:
     return {True: "yes", False: "no", None: unknown}[value]
 
 
-def _logprobs(one: "Capabilities") -> str:
-    if not one.logprobs:
-        return _yes_or_no(one.logprobs)
-    if one.top_logprobs:
-        return f"yes, up to {one.top_logprobs} alternatives"
+def _logprobs(server: "Capabilities") -> str:
+    if not server.logprobs:
+        return _yes_or_no(server.logprobs)
+    if server.top_logprobs:
+        return f"yes, up to {server.top_logprobs} alternatives"
     return "yes, the chosen token's alone"
 
 
+def _samplers(server: "Capabilities") -> str:
+    names = []
+    for our_name, name in server.samplers.items():
+        names.append(our_name if our_name == name else f"{our_name} (as {name})")
+    return ", ".join(names) or "OpenAI's only"
+
+
 _ROWS: "dict[str, Callable[[Capabilities], str]]" = {
-    "server": lambda one: " ".join(filter(None, [one.server, one.version])),
-    "models": lambda one: ", ".join(one.models) or "not listed",
+    "server": lambda server: " ".join(filter(None, [server.server, server.version])),
+    "models": lambda server: ", ".join(server.models) or "not listed",
     "logprobs": _logprobs,
-    "in streams": lambda one: _yes_or_no(one.streamed_logprobs),
-    "of the reasoning": lambda one: _yes_or_no(
-        one.reasoning_logprobs, "no reasoning seen"
+    "in streams": lambda server: _yes_or_no(server.streamed_logprobs),
+    "of the reasoning": lambda server: _yes_or_no(
+        server.reasoning_logprobs, "no reasoning seen"
     ),
-    "token counts in streams": lambda one: _yes_or_no(one.streamed_usage),
-    "n in one request": lambda one: _yes_or_no(one.n),
-    "seed": lambda one: _yes_or_no(one.seed),
-    "sampling parameters": lambda one: (
-        ", ".join(
-            ours if ours == name else f"{ours} (as {name})"
-            for ours, name in one.samplers.items()
-        )
-        or "OpenAI's only"
-    ),
-    "token limit": lambda one: one.max_tokens,
+    "token counts in streams": lambda server: _yes_or_no(server.streamed_usage),
+    "n in one request": lambda server: _yes_or_no(server.n),
+    "seed": lambda server: _yes_or_no(server.seed),
+    "sampling parameters": _samplers,
+    "token limit": lambda server: server.max_tokens,
 }

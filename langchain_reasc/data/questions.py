@@ -4,7 +4,7 @@ import hashlib
 import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from itertools import chain, count, islice
+from itertools import chain, islice
 from pathlib import Path
 
 from langchain_reasc.data.rows import RowReader, fields_reader, id_of
@@ -34,7 +34,9 @@ class LabelledQuestion:
     @property
     def references(self) -> tuple[str, ...]:
         """The right answer, and others that are accepted; none if it is not known."""
-        return (self.reference, *self.accepted) if self.reference else ()
+        if not self.reference:
+            return ()
+        return (self.reference, *self.accepted)
 
 
 def read_questions(
@@ -68,10 +70,8 @@ def read_questions(
             it.
         MissingExtraError: Parquet or the hub without the extra ``data``.
     """
-    rows = some_rows(source, question_field, answer_field)
-    return labelled_questions(
-        islice(rows, limit), fields_reader(question_field, answer_field)
-    )
+    rows = islice(some_rows(source, question_field, answer_field), limit)
+    return labelled_questions(rows, fields_reader(question_field, answer_field))
 
 
 def labelled_questions(
@@ -86,20 +86,16 @@ def labelled_questions(
     for where, row in rows:
         question = reader.question(row, where)
         references = reader.references(row, where)
-        name = (
-            id_of(row, reader.id_field)
-            or id_of(row, "id")
-            or _id_from_text(question, questions)
-        )
-        if name in questions:
-            first = list(questions).index(name) + 1
+        id = id_of(row, reader.id_field) or id_of(row, "id")
+        if id is None:
+            id = _id_from_text(question, questions)
+        if id in questions:
+            first = list(questions).index(id) + 1
             raise ConfigurationError(
-                f"{where}: id {name!r} appears a second time, it is question "
-                f"{first}'s; ids must be unique"
+                f"{where}: id {id!r} appears a second time, it is question {first}'s; "
+                "ids must be unique"
             )
-        questions[name] = LabelledQuestion(
-            name, question, references[0], references[1:]
-        )
+        questions[id] = LabelledQuestion(id, question, references[0], references[1:])
     return list(questions.values())
 
 
@@ -110,8 +106,8 @@ def read_unlabelled(
     answer_field: str | None = None,
     limit: int | None = None,
 ) -> list[tuple[str, tuple[str, ...] | None]]:
-    """Read questions, with all accepted answers where there are some. A question that
-    appears again is left out.
+    """Read questions, each with its accepted answers or None. A question that appears
+    again is left out.
 
     Args:
         source: as for :func:`read_questions`; a file that ends in ``.txt``, or has no
@@ -125,18 +121,20 @@ def read_unlabelled(
             such field, or a field was given for a text.
         MissingExtraError: Parquet or the hub without the extra ``data``.
     """
-    if is_text(source) and (field := question_field or answer_field):
+    field = question_field or answer_field
+    if field and is_text(source):
         raise ConfigurationError(
             f"{source} is a text with a question a line, and has no field {field!r}"
         )
     reader = fields_reader(question_field, answer_field)
     questions: dict[str, tuple[str, ...] | None] = {}
     for where, row in some_rows(source, question_field, answer_field, may_be_text=True):
-        known = answer_field is not None and id_of(row, answer_field) is not None
-        questions.setdefault(
-            reader.question(row, where),
-            reader.references(row, where) if known else None,
-        )
+        # Without --answer-field, no column is taken for answers.
+        question = reader.question(row, where)
+        answers = None
+        if answer_field is not None and id_of(row, answer_field) is not None:
+            answers = reader.references(row, where)
+        questions.setdefault(question, answers)
         if len(questions) == limit:
             break
     return list(questions.items())
@@ -169,24 +167,22 @@ def some_rows(
     if may_be_text and is_text(source):
         rows = text_rows(Path(source))
     else:
-        rows = rows_of(
-            source,
-            named=[
-                field for field in (question_field, answer_field) if field is not None
-            ],
-        )
-    if (first := next(rows, None)) is None:
+        rows = rows_of(source, has_header=bool(question_field or answer_field))
+    # An empty source is an error, which a generator would show too late.
+    first = next(rows, None)
+    if first is None:
         raise ConfigurationError(f"{os.fspath(source)} holds no question")
     return chain((first,), rows)
 
 
 def _id_from_text(question: str, taken: Collection[str] = ()) -> str:
-    """Return an id made of a question's text; another one where the same text has been
-    named before.
-    """
-    name = hashlib.sha256(question.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    return next(
-        other
-        for other in chain([name], (f"{name}-{times}" for times in count(2)))
-        if other not in taken
-    )
+    """Return an id made of a question's text, other than the ``taken`` ones."""
+    # A text may have half a surrogate pair.
+    id = hashlib.sha256(question.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    candidate = id
+    times = 1
+    # The same text may have been named before.
+    while candidate in taken:
+        times += 1
+        candidate = f"{id}-{times}"
+    return candidate

@@ -32,20 +32,21 @@ class RowReader:
 def fields_reader(
     question_field: str | None = None, answer_field: str | None = None
 ) -> RowReader:
-    """Return what reads the named fields, or those of the usual names where none is
-    named.
-    """
-    asked = (question_field,) if question_field else QUESTION_FIELDS
-    right = (answer_field,) if answer_field else ANSWER_FIELDS
+    """Return a reader of these fields, or of those with the usual names."""
+    question_fields = (question_field,) if question_field else QUESTION_FIELDS
+    answer_fields = (answer_field,) if answer_field else ANSWER_FIELDS
     return RowReader(
-        partial(question_in, names=asked), partial(references_in, names=right)
+        partial(question_in, names=question_fields),
+        partial(references_in, names=answer_fields),
     )
 
 
 def id_of(row: Row, name: str) -> str | None:
-    """Return a field as a string, such as an id; None where it is empty."""
-    given = row.get(name)
-    return None if _is_empty(given) else str(given)
+    """Return a field as a string, such as an id; None if it is empty."""
+    value = row.get(name)
+    if _is_empty(value):
+        return None
+    return str(value)
 
 
 def accepted_answers(answers: Sequence[str], where: str) -> tuple[str, ...]:
@@ -57,11 +58,11 @@ def accepted_answers(answers: Sequence[str], where: str) -> tuple[str, ...]:
     """
     accepted: dict[str, str] = {}
     for text in answers:
-        answer = (
-            written(text.rpartition("####")[2])
-            if "####" in text
-            else boxed()(text) or written(text)
-        )
+        if "####" in text:
+            answer = written(text.rpartition("####")[2])
+        else:
+            answer = boxed()(text) or written(text)
+        # "1/2" and "0.5" are the same answer.
         accepted.setdefault(form_of(answer).key, answer)
     if "" in accepted.values():
         raise ConfigurationError(
@@ -72,21 +73,22 @@ def accepted_answers(answers: Sequence[str], where: str) -> tuple[str, ...]:
 
 
 def spellings(answer: str) -> list[str]:
-    """Return an answer, and after a truth value, as tables and JSON write it, also the
-    yes or no that it stands for.
-    """
+    """Return an answer, and after a truth value the yes or no that it stands for."""
+    # Tables and JSON write "true" in place of "yes".
     yes_or_no = _YES_NO.get(answer.strip().casefold())
-    return [answer] if yes_or_no is None else [answer, yes_or_no]
+    if yes_or_no is None:
+        return [answer]
+    return [answer, yes_or_no]
 
 
 def question_in(
-    row: Row, where: str, names: Sequence[str] = ("question",), what: str = "question"
+    row: Row, where: str, names: Sequence[str] = ("question",), part: str = "question"
 ) -> str:
-    """Return the first of these fields that is not empty; ``what`` and ``where`` are
+    """Return the first of these fields that is not empty; ``part`` and ``where`` are
     for the error.
     """
-    name = _first_field(row, names, what, where)
-    return _text(row[name], f"{where}: the {what} (field {name!r})", "a text")
+    name = _first_field(row, names, part, where)
+    return _text(row[name], f"{where}: the {part} (field {name!r})", "a text")
 
 
 def references_in(
@@ -97,55 +99,54 @@ def references_in(
     """
     name = _first_field(row, names, "answer", where)
     answers: list[str] = []
-    for field in (name, *(other for other in _ACCEPTED if other != name)):
-        value = row.get(field)
-        what = f"{where}: the answer (field {field!r})"
-        each = value if isinstance(value, list | tuple) else [value]
-        for one in each:
-            if not _is_empty(one):
-                answers += spellings(
-                    _text(one, what, "a text, a number or a list of them")
-                )
+    # The answer may itself be in the field ``accepted``.
+    for field in dict.fromkeys([name, *_ACCEPTED]):
+        values = row.get(field)
+        if not isinstance(values, list | tuple):
+            values = [values]
+        subject = f"{where}: the answer (field {field!r})"
+        for value in values:
+            if not _is_empty(value):
+                text = _text(value, subject, "a text, a number or a list of them")
+                answers += spellings(text)
     return accepted_answers(answers, where)
 
 
-def _first_field(row: Row, names: Sequence[str], what: str, where: str) -> str:
+def _first_field(row: Row, names: Sequence[str], part: str, where: str) -> str:
     """Return the name, in the row's own case, of the first of these fields that is not
     empty.
     """
-    named = {name.lower(): name for name in reversed(list(map(str, row)))} | {
-        str(name): str(name) for name in row
-    }
-    found = next(
-        (
-            named[name]
-            for name in names
-            if not _is_empty(row.get(named.get(name, name)))
-        ),
-        None,
+    fields = list(map(str, row))
+    # The same spelling wins, then the first one in another case.
+    own_names = {field.lower(): field for field in reversed(fields)}
+    own_names |= {field: field for field in fields}
+    for name in names:
+        own_name = own_names.get(name, name)
+        if not _is_empty(row.get(own_name)):
+            return own_name
+    raise ConfigurationError(
+        f"{where} has no {part} (looked for {', '.join(names)}; it has "
+        f"{', '.join(fields)}); rename the field, or name it with "
+        f"read_questions(..., {part.split()[-1]}_field=...)"
     )
-    if found is None:
-        raise ConfigurationError(
-            f"{where} has no {what} (looked for {', '.join(names)}; it has "
-            f"{', '.join(map(str, row))}); rename the field, or name it with "
-            f"read_questions(..., {what.split()[-1]}_field=...)"
-        )
-    return found
 
 
 def _is_empty(value: Any) -> bool:
+    # An empty cell of a table is NaN.
     if isinstance(value, float):
-        return math.isnan(value)  # as tables have it in an empty cell
+        return math.isnan(value)
     if isinstance(value, list | tuple):
         return all(map(_is_empty, value))
-    return value is None or (isinstance(value, str) and (not value or value.isspace()))
+    if isinstance(value, str):
+        return not value.strip()
+    return value is None
 
 
-def _text(value: Any, what: str, expected: str) -> str:
+def _text(value: Any, subject: str, expected: str) -> str:
     if not isinstance(value, str | int | float):
         kind = "an object" if isinstance(value, dict) else f"a {type(value).__name__}"
         raise ConfigurationError(
-            f"{what} is {kind}, expected {expected}; got {value!r:.60}"
+            f"{subject} is {kind}, expected {expected}; got {value!r:.60}"
         )
-    # half a surrogate pair
+    # JSON may have half a surrogate pair.
     return str(value).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

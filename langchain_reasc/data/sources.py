@@ -26,7 +26,7 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
 from itertools import chain
 from pathlib import Path
@@ -54,7 +54,7 @@ _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
 def rows_of(
-    source: str | os.PathLike[str], *, named: Collection[str] = ()
+    source: str | os.PathLike[str], *, has_header: bool = False
 ) -> Iterator[tuple[str, Row]]:
     """Yield each row of a source with its place, such as ``questions.csv, line 3``.
 
@@ -62,7 +62,7 @@ def rows_of(
         source: a file, ``hf:OWNER/NAME[:CONFIG]/SPLIT``, or ``NAME:...`` of a generator
             that a package registers as ``langchain_reasc.data``, such as the
             laboratory's ``last-letters:N``.
-        named: fields that a table's header is known to have.
+        has_header: whether a table is known to have a header.
 
     Raises:
         ConfigurationError: it cannot be read; the message names the place.
@@ -71,25 +71,28 @@ def rows_of(
     name = os.fspath(source)
     if name.startswith("hf:"):
         return _hub_rows(name)
-    if generate := _generator(name):
+    generate = _generator(name)
+    if generate is not None:
         return generate(name)
     path = Path(name)
     kind = _kind(path)
     if kind == ".parquet":
         return _parquet_rows(path)
-    if kind in (".csv", ".tsv"):
-        return _table_rows(path, ",;\t" if kind == ".csv" else "\t,;", named)
-    return _document_rows(path) if kind == ".json" else _json_lines(path)
+    if kind == ".csv":
+        return _table_rows(path, ",;\t", has_header)
+    if kind == ".tsv":
+        return _table_rows(path, "\t,;", has_header)
+    if kind == ".json":
+        return _document_rows(path)
+    return _json_lines(path)
 
 
 def is_text(source: str | os.PathLike[str]) -> bool:
-    """Return whether a source is a text of questions alone, one a line: a file of none
-    of the kinds with fields.
-    """
+    """Return whether a source is a text of questions alone, one a line."""
     name = os.fspath(source)
-    return not (
-        name.startswith("hf:") or _kind(Path(name)) in _WITH_FIELDS or _generator(name)
-    )
+    if name.startswith("hf:") or _kind(Path(name)) in _WITH_FIELDS:
+        return False
+    return _generator(name) is None
 
 
 def is_called_text(source: str | os.PathLike[str]) -> bool:
@@ -104,14 +107,16 @@ def text_rows(path: Path) -> Iterator[tuple[str, Row]]:
         ConfigurationError: its name is that of another kind of file, such as README.md,
             or it cannot be read; the message names the line.
     """
-    if (kind := _kind(path)) not in _TEXTS:
+    kind = _kind(path)
+    if kind not in _TEXTS:
         raise ConfigurationError(
             f"{path}: each line of a text is asked as a question, and a {kind} file is "
             "seldom such a list; if this one is, give its name the ending .txt"
         )
-    lines = ((number, line.strip()) for number, line in _lines(path))
     return (
-        (f"{path}, line {number}", {"question": line}) for number, line in lines if line
+        (f"{path}, line {number}", {"question": line.strip()})
+        for number, line in _lines(path)
+        if line.strip()
     )
 
 
@@ -120,62 +125,53 @@ def _generator(source: str) -> Callable[[str], Iterator[tuple[str, Row]]] | None
     yields rows as :func:`rows_of`.
     """
     name, colon, _ = source.partition(":")
-    return next(
-        (
-            entry.load()
-            for entry in entry_points(group="langchain_reasc.data", name=name)
-            if colon
-        ),
-        None,
-    )
+    if colon:
+        # The laboratory registers ``last-letters``, for one.
+        for entry in entry_points(group="langchain_reasc.data", name=name):
+            generate: Callable[[str], Iterator[tuple[str, Row]]] = entry.load()
+            return generate
+    return None
 
 
 def _kind(path: Path) -> str:
-    """Return the ending of a file's name, such as ``.csv``, without that of a
-    compressed one.
-    """
-    return (
-        path.with_suffix("") if path.suffix.lower() == ".gz" else path
-    ).suffix.lower()
+    """Return the ending of a file's name, such as ``.csv``; of ``.csv.gz`` also."""
+    if path.suffix.lower() == ".gz":
+        path = path.with_suffix("")
+    return path.suffix.lower()
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield each line with its number from 1, its end included; one line is in memory
     at a time.
     """
-    packed = path.suffix.lower() == ".gz"
-    at = 0
+    is_packed = path.suffix.lower() == ".gz"
+    most = _MOST
+    number = 0
     try:
+        # A small compressed file may hold a thousand times its size on disk.
+        if is_packed:
+            most = min(_MOST, max(_MOST // 4, _RATIO * path.stat().st_size))
+        left = most
         with (
             open_file(path) as opened,
-            cast("IO[bytes]", gzip.open(opened)) if packed else opened as file,
+            cast("IO[bytes]", gzip.open(opened)) if is_packed else opened as file,
         ):
-            # A small compressed file may hold a thousand times what it takes on disk.
-            left = most = (
-                min(_MOST, max(_MOST // 4, _RATIO * path.stat().st_size))
-                if packed
-                else _MOST
-            )
-            while several := file.readline(left + 1):
-                if (left := left - len(several)) < 0:
+            while chunk := file.readline(left + 1):
+                left -= len(chunk)
+                if left < 0:
                     raise OSError(
                         f"it holds more than {most >> 20} MiB of text; name a smaller "
                         "file"
                     )
-                for line in several.splitlines(keepends=True):  # a CR ends a line, too
-                    at += 1
-                    yield (
-                        at,
-                        _decoded(
-                            line.removeprefix(_BOM) if at == 1 else line,
-                            f"{path}, line {at}",
-                        ),
-                    )
+                # A carriage return ends a line, too.
+                for line in chunk.splitlines(keepends=True):
+                    number += 1
+                    if number == 1:
+                        line = line.removeprefix(_BOM)
+                    yield number, _decoded(line, f"{path}, line {number}")
     except (OSError, EOFError, zlib.error) as error:
-        if plain := _unreadable(path, error):
-            raise plain from None
-        raise ConfigurationError(
-            f"cannot read questions from {path} after line {at}: {error}"
+        raise _unreadable(
+            path, error, f"cannot read questions from {path} after line {number}"
         ) from error
 
 
@@ -184,22 +180,21 @@ def _decoded(line: bytes, where: str) -> str:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
         byte = line[error.start : error.start + 1]
+        encoding = "another encoding, such as Latin-1"
         if line.startswith(_UTF_16):
-            seems = "UTF-16"
-        else:
-            seems = "another encoding, such as Latin-1"
+            encoding = "UTF-16"
         raise ConfigurationError(
             f"{where} is not UTF-8 (byte {byte!r} at {error.start}): the file seems to "
-            f"be in {seems}; save it as UTF-8"
+            f"be in {encoding}; save it as UTF-8"
         ) from None
 
 
-def _unreadable(path: Path, error: Exception) -> ConfigurationError | None:
+def _unreadable(path: Path, error: Exception, problem: str) -> ConfigurationError:
     if isinstance(error, FileNotFoundError):
         return ConfigurationError(f"no questions at {path}: there is no such file")
     if isinstance(error, IsADirectoryError):
         return ConfigurationError(f"{path} is a folder; name a file in it")
-    return None
+    return ConfigurationError(f"{problem}: {error}")
 
 
 def _checked(row: Any, where: str) -> tuple[str, Row]:
@@ -218,12 +213,11 @@ def _json_lines(path: Path) -> Iterator[tuple[str, Row]]:
         try:
             row = parse_json(line)
         except ValueError as error:
+            hint = ""
             if is_cut_off(line.encode()):
-                torn = "; this last line has no end: the file was cut off"
-            else:
-                torn = ""
+                hint = "; this last line has no end: the file was cut off"
             raise ConfigurationError(
-                f"{where} is not valid JSON ({getattr(error, 'msg', error)}){torn}; "
+                f"{where} is not valid JSON ({getattr(error, 'msg', error)}){hint}; "
                 "questions come as JSON Lines, or as .json, .csv, .tsv or .parquet"
             ) from None
         yield _checked(row, where)
@@ -236,7 +230,8 @@ def _document_rows(path: Path) -> Iterator[tuple[str, Row]]:
     try:
         value = parse_json(text)
     except json.JSONDecodeError as error:
-        if error.msg == "Extra data":  # JSON Lines under another name
+        # JSON Lines under another name.
+        if error.msg == "Extra data":
             yield from _json_lines(path)
             return
         where = f"{path}, line {error.lineno}, column {error.colno}"
@@ -244,19 +239,19 @@ def _document_rows(path: Path) -> Iterator[tuple[str, Row]]:
     except ValueError as error:
         raise ConfigurationError(f"{path} cannot be read: {error}") from None
     if isinstance(value, dict):
-        value = next(
-            (value[name] for name in _LISTS if isinstance(value.get(name), list)),
-            [value],
-        )
+        # An object without such a list is a question of its own.
+        lists = [value[name] for name in _LISTS if isinstance(value.get(name), list)]
+        value = lists[0] if lists else [value]
     if not isinstance(value, list):
         raise ConfigurationError(
-            f"{path} holds {json.dumps(value):.60}, which is no list of questions"
+            f"{path} holds {json.dumps(value):.60}, which is not a list of questions"
         )
-    yield from (_checked(row, f"{path}, item {at}") for at, row in enumerate(value, 1))
+    for index, row in enumerate(value, start=1):
+        yield _checked(row, f"{path}, item {index}")
 
 
 def _table_rows(
-    path: Path, delimiters: str, named: Collection[str]
+    path: Path, delimiters: str, has_header: bool
 ) -> Iterator[tuple[str, Row]]:
     # The limit of a cell (131,072 characters) is one for the process, so it is only
     # ever raised: no thread that reads a table meanwhile loses anything. The text as a
@@ -267,17 +262,17 @@ def _table_rows(
     # Spreadsheets write semicolons where the comma is the decimal mark. The first
     # delimiter wins a tie.
     delimiter = max(delimiters, key=re.sub('"[^"]*"', "", begin).count)
-    records = _records(
-        csv.reader(chain([begin], lines), delimiter=delimiter, strict=True), path
-    )
+    reader = csv.reader(chain([begin], lines), delimiter=delimiter, strict=True)
+    records = _records(reader, path)
     first = next(records, ("", []))
     header = list(map(str.strip, first[1]))
-    if not (named or _is_header(header)):
+    if not has_header and not _is_header(header):
         header = ["question", "answer"][: len(header)]
         records = chain([first], records)
-    if twice := sorted({name for name in header if name and header.count(name) > 1}):
+    repeated = sorted({name for name in header if name and header.count(name) > 1})
+    if repeated:
         raise ConfigurationError(
-            f"{path}, line 1: the header names {', '.join(twice)} twice"
+            f"{path}, line 1: the header names {', '.join(repeated)} twice"
         )
     for where, cells in records:
         if len(cells) < len(header) or any(cells[len(header) :]):
@@ -292,13 +287,13 @@ def _table_rows(
 def _is_header(cells: Sequence[str]) -> bool:
     """Return whether the first record of a table names its columns.
 
-    Two columns, or one, are questions and answers where no cell has a usual name, and
-    not every cell is a single word.
+    Two columns, or one, are questions and answers if no cell has a usual name, and not
+    every cell is a single word.
     """
-    usual = any(
-        cell.lower() in (*QUESTION_FIELDS, *ANSWER_FIELDS, "id") for cell in cells
-    )
-    return usual or len(cells) > 2 or all(cell.isidentifier() for cell in cells)
+    usual_names = {*QUESTION_FIELDS, *ANSWER_FIELDS, "id"}
+    if len(cells) > 2 or all(map(str.isidentifier, cells)):
+        return True
+    return not usual_names.isdisjoint(map(str.lower, cells))
 
 
 def _records(reader: Any, path: Path) -> Iterator[tuple[str, list[str]]]:
@@ -312,58 +307,54 @@ def _records(reader: Any, path: Path) -> Iterator[tuple[str, list[str]]]:
         except StopIteration:
             return
         except csv.Error as error:
-            ended = str(error) == "unexpected end of data"
-            if ended:
-                why = "a quote is opened and never closed, or the file was cut off"
-            else:
-                why = str(error)
+            reason = str(error)
+            if reason == "unexpected end of data":
+                reason = "a quote is opened and never closed, or the file was cut off"
             raise ConfigurationError(
-                f"{where} begins what cannot be read as a table: {why}"
+                f"{where} begins what cannot be read as a table: {reason}"
             ) from None
         if cells:
             yield where, cells
 
 
 def _cell(text: str) -> str | list[str]:
-    """Parse a cell. Only a list of strings is taken for a list: ``[1, 2]`` is as likely
-    an interval.
-    """
+    """Parse a cell, which may be a list of strings."""
+    # A list of numbers is as likely an interval: [1, 2].
     if not text.startswith('["'):
         return text
     try:
-        listed = parse_json(text)
+        values: list[Any] = parse_json(text)
     except ValueError:
         return text
-    return listed if all(isinstance(one, str) for one in listed) else text
+    return values if all(isinstance(value, str) for value in values) else text
 
 
 def _parquet_rows(path: Path) -> Iterator[tuple[str, Row]]:
     try:
+        # Type checkers have no stubs for it.
         arrow: Any = importlib.import_module("pyarrow")
         parquet: Any = importlib.import_module("pyarrow.parquet")
     except ModuleNotFoundError:
         raise missing_extra("data", "pyarrow") from None
-    at = 0
+    number = 0
     try:
         with open_file(path) as opened, parquet.ParquetFile(opened) as file:
             for batch in file.iter_batches(batch_size=_PARQUET_ROWS):
                 for row in batch.to_pylist():
-                    at += 1
-                    yield f"{path}, row {at}", row
+                    number += 1
+                    yield f"{path}, row {number}", row
     except (OSError, arrow.ArrowException) as error:
-        if plain := _unreadable(path, error):
-            raise plain from None
-        raise ConfigurationError(
-            f"cannot read {path} as Parquet after row {at}: {error}"
+        raise _unreadable(
+            path, error, f"cannot read {path} as Parquet after row {number}"
         ) from error
 
 
 def _hub_rows(source: str) -> Iterator[tuple[str, Row]]:
-    """Yield the rows of a data set; its split may be left out where there is one only,
-    and may be a slice.
+    """Yield the rows of a data set. The split may be a slice, and may be left out if
+    there is only one.
     """
-    named = _HUB.fullmatch(source)
-    if named is None:
+    match = _HUB.fullmatch(source)
+    if match is None:
         raise ConfigurationError(
             "a data set of the hub is named hf:OWNER/NAME/SPLIT, or "
             f"hf:OWNER/NAME:CONFIG/SPLIT; got {source!r}"
@@ -374,15 +365,15 @@ def _hub_rows(source: str) -> Iterator[tuple[str, Row]]:
         raise missing_extra("data", "datasets") from None
     try:
         loaded = datasets.load_dataset(
-            named["repository"], named["config"], split=named["split"]
+            match["repository"], match["config"], split=match["split"]
         )
-    except (
-        Exception
-    ) as error:  # of datasets, of the hub's client, of its HTTP client, of Arrow
+    except Exception as error:
+        # It may be an error of datasets, of the hub's or an HTTP client, or of Arrow.
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ConfigurationError(
             f"cannot read {source} from the hub: {reason:.500}"
         ) from error
+    # Without a split, datasets returns all.
     if isinstance(loaded, dict):
         if len(loaded) > 1:
             raise ConfigurationError(
@@ -390,4 +381,5 @@ def _hub_rows(source: str) -> Iterator[tuple[str, Row]]:
                 f"{source}/{next(iter(loaded))}"
             )
         [loaded] = loaded.values()
-    yield from ((f"{source}, row {at}", row) for at, row in enumerate(loaded, 1))
+    for number, row in enumerate(loaded, start=1):
+        yield f"{source}, row {number}", row

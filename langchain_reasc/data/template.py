@@ -38,27 +38,28 @@ class Template:
             )
 
     @classmethod
-    def from_option(cls, given: str) -> "Template":
+    def from_option(cls, option: str) -> "Template":
         """Return the template that ``--template`` names.
 
         Args:
-            given: a text with ``{question}`` in it, or a file that holds one.
+            option: a text with ``{question}`` in it, or a file that holds one.
 
         Raises:
             ConfigurationError: no such file, no ``{question}``, or a file of JSON.
         """
-        if _is_file(given):
-            if given.lower().endswith(".json"):
+        if _is_file(option):
+            if option.lower().endswith(".json"):
                 raise ConfigurationError(
-                    f"{given} is JSON; a template is a text file with {PLACEHOLDER} in "
+                    f"{option} is JSON; a template is a text file with {PLACEHOLDER} in "
                     "it"
                 )
-            return cls([HumanMessage(_text_of(Path(given)).strip("\n"))])
-        if PLACEHOLDER in given:
-            return cls([HumanMessage(given)])
-        shape = f"a text with {PLACEHOLDER} in it, or a file with such a text"
+            # Editors end a file with a line break, which the prompt does not need.
+            return cls([HumanMessage(_text_of(Path(option)).strip("\n"))])
+        if PLACEHOLDER in option:
+            return cls([HumanMessage(option)])
         raise ConfigurationError(
-            f"{given!r} is neither a file nor a template; give {shape}"
+            f"{option!r} is neither a file nor a template; give a text with "
+            f"{PLACEHOLDER} in it, or a file with such a text"
         )
 
     def after(self, system: str | None) -> "Template":
@@ -84,18 +85,18 @@ class Template:
 
     def messages(self, question: str) -> list[BaseMessage]:
         """Return the prompt for a question."""
-        return [
-            turn.model_copy(
-                update={"content": str(turn.content).replace(PLACEHOLDER, question)}
-            )
-            for turn in self.turns
-        ]
+        messages = []
+        for turn in self.turns:
+            content = str(turn.content).replace(PLACEHOLDER, question)
+            messages.append(turn.model_copy(update={"content": content}))
+        return messages
 
 
-def _is_file(given: str) -> bool:
+def _is_file(option: str) -> bool:
     try:
-        return Path(given).is_file()
-    except (OSError, ValueError):  # the text is too long for a file's name
+        return Path(option).is_file()
+    except (OSError, ValueError):
+        # The text is too long for a file's name.
         return False
 
 

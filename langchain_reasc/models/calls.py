@@ -70,6 +70,7 @@ class StreamedCall:
         become ``null``.
         """
         text = "".join(self.pieces[self._taken :])
+        # "nu" may become "null", which stands for no arguments.
         may_wait = not self.ended and not self._taken and len(self.pieces) <= _HELD_BACK
         if may_wait and any(word.startswith(text.strip()) for word in _NO_ARGUMENTS):
             return ""
@@ -91,6 +92,7 @@ class StreamedCall:
         """
         self.ended = True
         if whole and has_no_arguments(self.arguments):
+            # The pieces before were passed on already.
             self.pieces[self._taken :] = ["{}"]
 
 
@@ -122,9 +124,9 @@ class CallJoiner:
             call = self._named(index, id, name)
         else:
             call = self._continued(index, id, arguments)
-        if call is None and not (id or name or (arguments or "").strip()):
-            return None
         if call is None:
+            if not (id or name or (arguments or "").strip()):
+                return None
             call = StreamedCall()
             self.calls.append(call)
         call.indices.add(index)
@@ -142,6 +144,7 @@ class CallJoiner:
         is_lost = len(calls) < len(self.calls)
         self.calls = calls
         for call in calls:
+            # Arguments without a name may be the rest of any call.
             if is_lost:
                 call.pieces.append(_UNREADABLE)
             call.end(whole=whole)
@@ -151,6 +154,8 @@ class CallJoiner:
         begins a call.
         """
         for call in reversed(self.calls):
+            # Several calls may have one index: a new id, or a new name after arguments,
+            # begins the next call.
             has_index = index is not None and index in call.indices
             may_have_id = not id or not call.id or id == call.id
             may_have_name = call.name in ("", name) or not call.begun
@@ -164,39 +169,21 @@ class CallJoiner:
         self, index: Any, id: str | None, arguments: str | None
     ) -> StreamedCall | None:
         """Return the call that a piece without a name continues, or None."""
-        latest_first = self.calls[::-1]
-        of_index = [
-            call for call in latest_first if index is None or index in call.indices
-        ]
-        of_id = [call for call in of_index or latest_first if id and id == call.id]
-        if of_index or of_id:
-            return (of_id or of_index)[0]
-        without_arguments = [call for call in latest_first if not call.begun]
-        is_only_one = (
-            len(without_arguments) == 1 and without_arguments[0] is latest_first[0]
-        )
-        return without_arguments[0] if is_only_one and arguments and not id else None
-
-
-def joined_calls(
-    pieces: Iterable[ToolCallChunk], *, whole: bool
-) -> list[ToolCallChunk]:
-    """Return the calls that pieces add up to. For ``whole`` see
-    :meth:`CallJoiner.finish`.
-    """
-    joiner = CallJoiner()
-    indices: dict[StreamedCall, Any] = {}
-    for piece in pieces:
-        call = joiner.add(piece["index"], piece["id"], piece["name"], piece["args"])
-        if call is not None:
-            indices.setdefault(call, piece["index"])
-    joiner.finish(whole=whole)
-    return [
-        tool_call_chunk(
-            name=call.name, args=call.arguments, id=call.id, index=indices[call]
-        )
-        for call in joiner.calls
-    ]
+        if index is None:
+            candidates = self.calls
+        else:
+            candidates = [call for call in self.calls if index in call.indices]
+        if id:
+            for call in reversed(candidates or self.calls):
+                if call.id == id:
+                    return call
+        if candidates:
+            return candidates[-1]
+        without_arguments = [call for call in self.calls if not call.begun]
+        is_last_call = without_arguments == self.calls[-1:]
+        if arguments and not id and without_arguments and is_last_call:
+            return without_arguments[0]
+        return None
 
 
 def with_calls(message: AIMessage, pieces: Sequence[ToolCallChunk]) -> AIMessage:
@@ -205,28 +192,36 @@ def with_calls(message: AIMessage, pieces: Sequence[ToolCallChunk]) -> AIMessage
     A call is in ``invalid_tool_calls`` if its arguments are not a JSON object. Copies
     of the arguments in ``additional_kwargs`` and in the content are brought in line.
     """
-    calls = joined_calls(pieces, whole=ending_of(message) == "whole")
-    valid, invalid = parsed_calls(calls)
+    joiner = CallJoiner()
+    for piece in pieces:
+        joiner.add(piece["index"], piece["id"], piece["name"], piece["args"])
+    joiner.finish(whole=ending_of(message) == "whole")
+    # LangChain would send the provider's own copies back.
+    arguments = {call.id: call.arguments for call in joiner.calls}
+    valid, invalid = parsed_calls(
+        tool_call_chunk(name=call.name, args=call.arguments, id=call.id)
+        for call in joiner.calls
+    )
     update: dict[str, Any] = {"tool_calls": valid, "invalid_tool_calls": invalid}
-    arguments = {call["id"]: str(call["args"]) for call in calls}
-    if isinstance(raw := message.additional_kwargs.get("tool_calls"), list):
+    raw_calls = message.additional_kwargs.get("tool_calls")
+    if isinstance(raw_calls, list):
         update["additional_kwargs"] = {
             **message.additional_kwargs,
-            "tool_calls": _with_arguments(raw, arguments),
+            "tool_calls": _with_arguments(raw_calls, arguments),
         }
     if isinstance(message.content, list):
-        dropped = {call["id"] for call in invalid}
-        update["content"] = [
-            _finished_block(block, [*valid, *invalid], arguments)
-            for block in message.content
-            if not (
+        invalid_ids = {call["id"] for call in invalid}
+        content = []
+        for block in message.content:
+            # LangChain would show a block of Anthropic's or Bedrock's as a valid call.
+            is_invalid = (
                 isinstance(block, dict)
                 and block.get("type") == "tool_use"
-                and block.get("id") in dropped
+                and block.get("id") in invalid_ids
             )
-            # Anthropic's and Bedrock's blocks of invalid calls are left out: LangChain
-            # shows valid calls in their place
-        ]
+            if not is_invalid:
+                content.append(_finished_block(block, [*valid, *invalid], arguments))
+        update["content"] = content
     return message.model_copy(update=update)
 
 
@@ -239,6 +234,7 @@ def parsed_calls(
     for call in calls:
         try:
             valid.append(_parsed(call))
+        # Nested deeply enough, JSON exhausts Python's stack.
         except (ValueError, RecursionError) as error:
             invalid.append(
                 invalid_tool_call(
@@ -255,34 +251,26 @@ def checked_calls(message: AIMessage) -> AIMessage:
     """Return a message that came in one piece, with its calls read as those of a
     stream.
     """
-    raw = message.additional_kwargs.get("tool_calls")
-    copies = [*(raw if isinstance(raw, list) else ()), *message.content]
-    nameless = [
-        call
-        for call in (*message.tool_calls, *message.invalid_tool_calls)
-        if not call["name"]
-    ]
-    without_arguments = [
-        call for call in message.invalid_tool_calls if has_no_arguments(call["args"])
-    ]
-    if (
-        not nameless
-        and not without_arguments
-        and not any(_lacks_arguments(call) for call in copies)
-    ):
+    calls = [*message.tool_calls, *message.invalid_tool_calls]
+    copies: list[Any] = []
+    for listed in (message.additional_kwargs.get("tool_calls"), message.content):
+        if isinstance(listed, list):
+            copies += listed
+    is_odd = any(
+        not call["name"] or has_no_arguments(call["args"]) for call in calls
+    ) or any(map(_lacks_arguments, copies))
+    if not is_odd:
         return message
-    called = [
-        (call["name"], json.dumps(call["args"]), call["id"])
-        for call in message.tool_calls
-    ]
-    called += [
-        (call["name"] or "", call["args"] or "", call["id"])
-        for call in message.invalid_tool_calls
-    ]
-    pieces = [
-        tool_call_chunk(name=name, args=arguments, id=id, index=index)
-        for index, (name, arguments, id) in enumerate(called)
-    ]
+    pieces = []
+    for index, call in enumerate(calls):
+        arguments = call["args"]
+        if isinstance(arguments, dict):
+            arguments = json.dumps(arguments)
+        pieces.append(
+            tool_call_chunk(
+                name=call["name"], args=arguments, id=call["id"], index=index
+            )
+        )
     return with_calls(message, pieces)
 
 
@@ -328,6 +316,7 @@ def _with_arguments(
         function = raw.get("function") if isinstance(raw, dict) else None
         if not isinstance(function, dict):
             by_id[index] = raw
+        # The later pieces of a call have no name.
         elif function.get("name"):
             id = raw.get("id") or None
             call_arguments: Any = function.get("arguments")
@@ -345,16 +334,16 @@ def _finished_block(
     calls: Sequence[ToolCall | InvalidToolCall],
     arguments: dict[str | None, str],
 ) -> Any:
-    """Return a content block; a piece of a call, as ``output_version="v1"`` has them,
-    becomes the call.
-    """
+    """Return a content block, or for a piece of a call the whole call."""
     kind = block.get("type") if isinstance(block, dict) else None
-    # of the Responses API
+    # as in the Responses API
     if kind == "function_call" and has_no_arguments(block.get("arguments")):
         return {**block, "arguments": arguments.get(block.get("call_id"), "")}
+    # as with output_version="v1"
     if kind != "tool_call_chunk":
         return block
-    extras = {"extras": block["extras"]} if "extras" in block else {}
-    return next(
-        ({**call, **extras} for call in calls if call["id"] == block.get("id")), block
-    )
+    for call in calls:
+        if call["id"] == block.get("id"):
+            extras = {"extras": block["extras"]} if "extras" in block else {}
+            return {**call, **extras}
+    return block

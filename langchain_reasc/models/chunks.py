@@ -7,14 +7,12 @@ from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
     Callable,
-    Collection,
     Iterable,
-    Iterator,
     Mapping,
     Sequence,
 )
 from contextlib import aclosing, suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
@@ -46,6 +44,7 @@ from langchain_reasc.langchain_internals import langsmith_params
 from langchain_reasc.models.calls import with_calls
 from langchain_reasc.models.contract import RECEIVED_TOKENS, TOKEN_LIMITS
 from langchain_reasc.models.logprobs import count_tokens
+from langchain_reasc.models.settings import without
 from langchain_reasc.models.usage import (
     is_count,
     tokens_of_text,
@@ -54,62 +53,50 @@ from langchain_reasc.models.usage import (
 )
 from langchain_reasc.threads import each
 
-T = TypeVar("T")
 _NO_LIMIT: Final = 65_536  # tokens, where none is known
+Chunks = Iterable[ChatGenerationChunk] | AsyncIterable[ChatGenerationChunk]
 LastChunk = Callable[[list[ChatGenerationChunk]], ChatGenerationChunk]
 """Makes the last chunk of a response from those before it."""
 _log = logging.getLogger(__name__)
 
 
 def message_of(chunks: Sequence[BaseMessage]) -> AIMessage:
-    """Return the message that chunks add up to; a call whose arguments are no JSON
+    """Return the message that chunks add up to; a call whose arguments are not a JSON
     object is in ``invalid_tool_calls``.
 
     Raises:
-        SamplingError: some are no parts of an ``AIMessage``.
-        Exception: they cannot be added up: a server gave one name values of two types,
-            say.
+        SamplingError: some are not parts of an ``AIMessage``.
+        Exception: they cannot be added up, such as values of two types under one name.
     """
-    parts = [chunk for chunk in chunks if isinstance(chunk, AIMessageChunk)]
-    if len(parts) < len(chunks):
-        odd = next(chunk for chunk in chunks if not isinstance(chunk, AIMessageChunk))
-        raise SamplingError(
-            f"the model streamed a {type(odd).__name__}, which is no part of an "
-            "AIMessage"
-        )
-    if any(has_finish_reason(part.response_metadata) for part in reversed(parts)):
-        parts = [_without_unknown_finish(part) for part in parts]
-    # Without their calls, which LangChain would complete, and in quadratic time where
-    # they are no JSON.
-    no_calls = {"tool_call_chunks": list[ToolCallChunk]()}
-    whole = add_ai_message_chunks(
-        *(
-            one.model_copy(update=no_calls) if one.tool_call_chunks else one
-            for one in parts
-        )
-    )
-    message = message_chunk_to_message(whole)
+    # LangChain would join a reason in a word that we do not know to the last reason.
+    drops_unknown_reasons = _has_known_reason(chunks)
+    parts = []
+    pieces: list[ToolCallChunk] = []
+    for chunk in chunks:
+        if not isinstance(chunk, AIMessageChunk):
+            raise SamplingError(
+                f"the model streamed a {type(chunk).__name__}, which is not part of an "
+                "AIMessage"
+            )
+        metadata = chunk.response_metadata
+        update: dict[str, Any] = {}
+        # LangChain would complete the calls, and in quadratic time if they are not JSON.
+        if chunk.tool_call_chunks:
+            pieces += chunk.tool_call_chunks
+            update["tool_call_chunks"] = []
+        is_unknown = any(finish_reasons(metadata)) and not has_finish_reason(metadata)
+        if drops_unknown_reasons and is_unknown:
+            update["response_metadata"] = without(metadata, FINISH_FIELDS)
+        parts.append(chunk.model_copy(update=update) if update else chunk)
+    message = message_chunk_to_message(add_ai_message_chunks(*parts))
     assert isinstance(message, AIMessage)
-    pieces = [piece for part in parts for piece in part.tool_call_chunks]
     return with_calls(message, pieces) if pieces else message
-
-
-def _without_unknown_finish(part: AIMessageChunk) -> AIMessageChunk:
-    """Return the chunk without finish reasons in words that we do not know, which
-    LangChain would join to the last.
-    """
-    metadata = part.response_metadata
-    if has_finish_reason(metadata) or not any(finish_reasons(metadata)):
-        return part
-    return part.model_copy(
-        update={"response_metadata": without(metadata, FINISH_FIELDS)}
-    )
 
 
 def salvaged(chunks: Sequence[BaseMessage]) -> AIMessage | None:
     """Return what there is of a response that failed, for its bill; never raise.
 
-    Where chunks do not add up, it is their text alone, with their usage where at least
+    If the chunks do not add up, return their text alone, with their usage if at least
     that adds up.
     """
     if not chunks:
@@ -120,12 +107,10 @@ def salvaged(chunks: Sequence[BaseMessage]) -> AIMessage | None:
         text = "".join(
             chunk.content for chunk in chunks if isinstance(chunk.content, str)
         )
-    received = {
-        RECEIVED_TOKENS: tokens_written(
-            (chunk, chunk.response_metadata) for chunk in chunks
-        )
-    }
+    parts = [(chunk, chunk.response_metadata) for chunk in chunks]
+    received = {RECEIVED_TOKENS: tokens_written(parts)}
     try:
+        # The usages may be what does not add up.
         usage: UsageMetadata | None = None
         for chunk in chunks:
             usage = add_usage(usage, getattr(chunk, "usage_metadata", None))
@@ -141,17 +126,21 @@ def has_ended(chunks: Sequence[BaseMessage]) -> bool:
     A reason in a word that we do not know is believed if no content came after it; a
     warning is then logged once.
     """
-    if any(has_finish_reason(chunk.response_metadata) for chunk in reversed(chunks)):
+    if _has_known_reason(chunks):
         return True
+    # Some servers send a word that we do not know with each event.
     finish = UnknownFinish()
     for chunk in chunks:
-        finish.add(
-            next(finish_reasons(chunk.response_metadata), None),
-            says=bool(written(chunk)),
-        )
+        reason = next(finish_reasons(chunk.response_metadata), None)
+        finish.add(reason, says=bool(written(chunk)))
     if finish.reason is not None:
         warn_unknown_finish(finish.reason)
     return finish.reason is not None
+
+
+def _has_known_reason(chunks: Sequence[BaseMessage]) -> bool:
+    # A reason comes with one of the last chunks.
+    return any(has_finish_reason(chunk.response_metadata) for chunk in reversed(chunks))
 
 
 def refuse_failed(metadata: Mapping[str, Any]) -> None:
@@ -161,7 +150,8 @@ def refuse_failed(metadata: Mapping[str, Any]) -> None:
     Raises:
         SamplingError: the response has such a reason.
     """
-    if reason := failed_reason(metadata):
+    reason = failed_reason(metadata)
+    if reason:
         raise SamplingError(
             "the server failed to generate the response: its finish reason is "
             f"{reason!r}"
@@ -181,22 +171,22 @@ def warn_unknown_finish(reason: str) -> None:
 def as_chunk(result: ChatResult) -> ChatGenerationChunk:
     """Return a response that was taken whole as the only chunk of a stream."""
     generation = result.generations[0]
-    message: Any = generation.message
-    if name := (result.llm_output or {}).get("model_name"):
-        model_name = {"model_name": name}
-    else:
-        model_name = {}
-    fields = {
-        field: getattr(message, field)
-        for field in AIMessage.model_fields
-        if field != "type"
-    }
-    chunk = AIMessageChunk(
-        **{**fields, "response_metadata": {**message.response_metadata, **model_name}}
-    )
+    metadata = generation.message.response_metadata
+    model_name = (result.llm_output or {}).get("model_name")
+    if model_name:
+        metadata = {**metadata, "model_name": model_name}
+    chunk = _chunk_with(generation.message, response_metadata=metadata)
     return ChatGenerationChunk(
         message=chunk, generation_info=generation.generation_info
     )
+
+
+def _chunk_with(message: BaseMessage, **changed: Any) -> AIMessageChunk:
+    """Return a message as a chunk, with some fields changed."""
+    fields = {name: getattr(message, name) for name in AIMessage.model_fields}
+    # A chunk has a type of its own.
+    del fields["type"]
+    return AIMessageChunk(**{**fields, **changed})
 
 
 def metadata_of(chunk: ChatGenerationChunk) -> dict[str, Any]:
@@ -210,47 +200,38 @@ def token_limit(model: BaseChatModel, call: Mapping[str, Any]) -> int | None:
     """
     limits = [call.get(name) for name in TOKEN_LIMITS]
     if not any(limits):
+        # The model's own limit has a name in each class, and this one for LangSmith.
         limits = [langsmith_params(model).get("ls_max_tokens")]
-    return next(
-        (limit for limit in limits if isinstance(limit, int) and limit > 0), None
-    )
+    for limit in limits:
+        if isinstance(limit, int) and limit > 0:
+            return limit
+    return None
 
 
 class ResponseBound:
     """Tells when a response has gone past its limit of tokens, which some servers do
-    not hold.
+    not keep.
 
-    Tokens can be counted exactly only where each comes with its log-probability.
-    Elsewhere each word of a chunk counts as a token, but four characters as no more
-    than one: some servers send single characters. Characters alone are bounded too, at
-    128 for each token, and so are chunks that say nothing.
+    Tokens can be counted exactly only if each comes with its log-probability. Otherwise
+    each word of a chunk counts as a token, but four characters as one at most: some
+    servers send single characters. Characters alone are bounded too, at 128 for each
+    token, and so are empty chunks.
     """
 
     def __init__(self, max_tokens: int | None) -> None:
         """Begin to count.
 
         Args:
-            max_tokens: the limit that the server was given; None where there is none,
-                for 65,536.
+            max_tokens: the limit that the server was given; None for 65,536.
         """
         self._limit = limit = max_tokens or _NO_LIMIT
+        # The counts are rough, so each bound leaves room above the limit.
         self._most_tokens = limit + limit // 8 + 16
         self._most_words = 2 * limit + 64
         self._most_characters = 128 * limit + 16_384
         self._most_chunks = 4 * limit + 4096
         self._tokens = self._chunks = self._words = self._characters = 0
         self._ended = False
-        self._seen: list[ChatGenerationChunk] = []
-
-    def count_chunk(self, chunk: ChatGenerationChunk) -> None:
-        """Count a chunk."""
-        metadata = metadata_of(chunk)
-        self._seen.append(chunk)
-        self.count(
-            count_tokens(metadata),
-            written(chunk.message),
-            ended=has_finish_reason(metadata),
-        )
 
     def count(self, tokens: int, text: str, *, ended: bool) -> None:
         """Count a part of a response by its tokens with log-probabilities and its text."""
@@ -258,18 +239,17 @@ class ResponseBound:
         self._chunks += 1
         self._tokens += tokens
         if text:
+            # White space alone is generated, too.
             self._words += len(text.split()) or 1
             self._characters += len(text)
 
     @property
     def passed(self) -> bool:
-        """Whether no more of the response is to be read."""
+        """Whether no more of the response may be read."""
+        words = min(self._words, tokens_of_text(self._characters))
         return (
             self._tokens > self._most_tokens
-            or (
-                self._words > self._most_words
-                and tokens_of_text(self._characters) > self._most_words
-            )
+            or words > self._most_words
             or self._characters > self._most_characters
             or self._chunks > self._most_chunks
         )
@@ -279,49 +259,58 @@ class ResponseBound:
         """Whether the response has ended, or has passed its limit."""
         return self._ended or self.passed
 
-    def cut(self, last_chunk: Callable[[list[ChatGenerationChunk]], T]) -> Iterator[T]:
-        """Yield the last chunk of a response that has passed its limit, unless the
-        response had ended already.
+    def cut(self) -> bool:
+        """Return whether a response that has passed its limit needs an end, and log a
+        warning if so.
         """
-        if not self._ended:
-            _log.warning(
-                "a response was cut off that went on past its limit of %s tokens",
-                f"{self._limit:,}",
-            )
-            yield last_chunk(self._seen)
+        if self._ended:
+            return False
+        _log.warning(
+            "a response was cut off that went on past its limit of %s tokens",
+            f"{self._limit:,}",
+        )
+        return True
 
 
 async def bounded(
-    chunks: Iterable[ChatGenerationChunk] | AsyncIterable[ChatGenerationChunk],
+    chunks: Chunks,
     bound: ResponseBound,
     last_chunk: LastChunk,
 ) -> AsyncGenerator[ChatGenerationChunk]:
-    """Yield the chunks of a stream; where it passes its bound, close it and yield a
-    last chunk that says so.
+    """Yield the chunks of a stream; if it passes its bound, close it and yield a last
+    chunk that says so.
     """
+    received = []
     async with aclosing(each(chunks)) as items:
         async for chunk in items:
             yield chunk
-            bound.count_chunk(chunk)
+            received.append(chunk)
+            metadata = metadata_of(chunk)
+            bound.count(
+                count_tokens(metadata),
+                written(chunk.message),
+                ended=has_finish_reason(metadata),
+            )
             if bound.passed:
-                for last in bound.cut(last_chunk):
-                    yield last
+                if bound.cut():
+                    yield last_chunk(received)
                 return
 
 
 async def with_parsed(
-    chunks: Iterable[ChatGenerationChunk] | AsyncIterable[ChatGenerationChunk],
+    chunks: Chunks,
     schema: type[BaseModel],
 ) -> AsyncGenerator[ChatGenerationChunk]:
-    """Yield the chunks of a stream, and a last one with the object that the text
-    states, if the schema accepts it.
+    """Yield the chunks of a stream, then one with the object that the text states, if
+    the schema accepts the object.
     """
     texts: list[str] = []
     async with aclosing(each(chunks)) as items:
         async for chunk in items:
             texts.append(chunk.text)
             yield chunk
-    with suppress(ValidationError):  # with_structured_output says what is missing
+    # If the object does not fit, with_structured_output says why.
+    with suppress(ValidationError):
         parsed = schema.model_validate_json("".join(texts))
         yield ChatGenerationChunk(
             message=AIMessageChunk(content="", additional_kwargs={"parsed": parsed})
@@ -329,25 +318,27 @@ async def with_parsed(
 
 
 async def with_usage_once(
-    chunks: Iterable[ChatGenerationChunk] | AsyncIterable[ChatGenerationChunk],
+    chunks: Chunks,
 ) -> AsyncGenerator[ChatGenerationChunk]:
     """Yield the chunks of a stream with usages that add up to the response's, as
     LangChain adds them up.
 
     Some servers (vLLM's ``continuous_usage_stats``) report with each event the usage so
-    far. Such a usage contains all before it, the whole prompt too, and becomes the
-    difference. Usages of what is new name the prompt only once.
+    far. Such a usage contains all before it, the whole prompt too; yield the difference
+    in its place. Other servers report what is new, and name the prompt only once.
     """
     total: UsageMetadata | None = None
     async with aclosing(each(chunks)) as items:
         async for chunk in items:
-            usage = getattr(chunk.message, "usage_metadata", None)
-            if (
-                usage
-                and is_count(usage.get("input_tokens"))
-                and is_count(usage.get("output_tokens"))
-            ):
-                if total is not None and _contains(usage, total):
+            usage: Any = getattr(chunk.message, "usage_metadata", None) or {}
+            counts = [usage.get("input_tokens"), usage.get("output_tokens")]
+            if all(map(is_count, counts)):
+                # All before is in it, if it has no less of each.
+                if (
+                    total is not None
+                    and usage["input_tokens"] >= total["input_tokens"] > 0
+                    and usage["output_tokens"] >= total["output_tokens"]
+                ):
                     usage = subtract_usage(usage, total)
                     message = chunk.message.model_copy(update={"usage_metadata": usage})
                     chunk = ChatGenerationChunk(
@@ -355,13 +346,6 @@ async def with_usage_once(
                     )
                 total = add_usage(total, usage)
             yield chunk
-
-
-def _contains(usage: UsageMetadata, earlier: UsageMetadata) -> bool:
-    return (
-        usage["input_tokens"] >= earlier["input_tokens"] > 0
-        and usage["output_tokens"] >= earlier["output_tokens"]
-    )
 
 
 def chunks_of(message: AIMessage) -> list[AIMessageChunk]:
@@ -373,9 +357,7 @@ def chunks_of(message: AIMessage) -> list[AIMessageChunk]:
     chunk that is marked as the last as it reads a whole message. Its v3 events then
     show only those invalid calls that are blocks of the content.
     """
-    if not message.invalid_tool_calls or any(
-        _shows_invalid_call(block) for block in message.content
-    ):
+    if not message.invalid_tool_calls or any(map(_shows_invalid_call, message.content)):
         return [_whole(message)]
     calls = AIMessageChunk(
         content=type(message.content)(),
@@ -384,25 +366,20 @@ def chunks_of(message: AIMessage) -> list[AIMessageChunk]:
     )
     for call in calls.tool_call_chunks:
         call["args"] = _unrepairable(call["args"])
-    raw = {
-        "tool_calls"
-        # as some providers' models keep them, where LangChain would look for calls and
-        # complete them
-    }
-    left = {
+    # LangChain would look for calls in the provider's own copies, and complete them.
+    update = {
         "invalid_tool_calls": [],
-        "additional_kwargs": without(message.additional_kwargs, raw),
+        "additional_kwargs": without(message.additional_kwargs, {"tool_calls"}),
     }
-    return [calls, _whole(message.model_copy(update=left))]
+    return [calls, _whole(message.model_copy(update=update))]
 
 
 def _whole(message: AIMessage) -> AIMessageChunk:
-    names = "id name tool_calls invalid_tool_calls additional_kwargs response_metadata usage_metadata"
-    fields: dict[str, Any] = {name: getattr(message, name) for name in names.split()}
-    chunk = AIMessageChunk(
-        content=_distinct_blocks(message), chunk_position="last", **fields
+    chunk = _chunk_with(
+        message, content=_distinct_blocks(message), chunk_position="last"
     )
     for index, call in enumerate(chunk.tool_call_chunks):
+        # LangChain joins calls with the same index.
         call["index"] = index
         if index >= len(message.tool_calls):
             call["args"] = _unrepairable(call["args"])
@@ -410,21 +387,17 @@ def _whole(message: AIMessage) -> AIMessageChunk:
 
 
 def _shows_invalid_call(block: Any) -> bool:
-    """Return whether it is an invalid call, or a call of the Responses API, which
-    LangChain shows as invalid if so.
-    """
-    return isinstance(block, dict) and block.get("type") in (
-        "invalid_tool_call",
-        "function_call",
-    )
+    # LangChain shows an invalid call of the Responses API as such.
+    kinds = ("invalid_tool_call", "function_call")
+    return isinstance(block, dict) and block.get("type") in kinds
 
 
 def _unrepairable(args: str | None) -> str:
     """Return the arguments of an invalid call so that it stays invalid when the chunk
     is added to others.
 
-    LangChain completes what looks like the beginning of an object, takes nothing at all
-    for an empty one, and fails on a list. A bracket that closes nothing prevents all
+    LangChain completes what looks like the beginning of an object, reads an empty text
+    as an empty object, and fails on a list. A bracket that closes nothing prevents all
     three.
     """
     return f"]{args or ''}"
@@ -436,17 +409,15 @@ def _distinct_blocks(message: AIMessage) -> str | list[str | dict[str, Any]]:
     """
     if isinstance(message.content, str):
         return message.content
-    blocks: list[Any] = _with_all_calls(message, message.content)
-    indices = {
-        place: block["index"]
-        for place, block in enumerate(blocks)
-        if isinstance(block, dict) and "index" in block
-    }
-    if len(set(indices.values())) == len(indices):
+    blocks = _with_all_calls(message, message.content)
+    indexed = [
+        block for block in blocks if isinstance(block, dict) and "index" in block
+    ]
+    if len({block["index"] for block in indexed}) == len(indexed):
         return blocks
     return [
-        {**block, "index": place} if place in indices else block
-        for place, block in enumerate(blocks)
+        {**block, "index": index} if block in indexed else block
+        for index, block in enumerate(blocks)
     ]
 
 
@@ -456,21 +427,13 @@ def _with_all_calls(message: AIMessage, blocks: list[Any]) -> list[Any]:
     With ``output_version="v1"`` they give a call of a tool the index of a text, or of
     another call, and then make the two one block.
     """
-    calls = [
+    other_blocks = [
         block
         for block in blocks
-        if isinstance(block, dict) and block.get("type") == "tool_call"
+        if not (isinstance(block, dict) and block.get("type") == "tool_call")
     ]
-    if message.response_metadata.get("output_version") != "v1" or len(calls) >= len(
-        message.tool_calls
-    ):
+    lacks_calls = len(blocks) - len(other_blocks) < len(message.tool_calls)
+    if message.response_metadata.get("output_version") != "v1" or not lacks_calls:
         return blocks
-    return [
-        *(block for block in blocks if block not in calls),
-        *map(dict, message.tool_calls),
-    ]
-
-
-def without(given: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-    """Return the metadata or the block without these names."""
-    return {name: value for name, value in given.items() if name not in names}
+    # Nobody can tell which calls are lost, so all are replaced.
+    return [*other_blocks, *map(dict, message.tool_calls)]

@@ -20,6 +20,8 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 from langchain_reasc.answers import EXTRACTION_VERSION, ToolVotes
 from langchain_reasc.exceptions import ConfigurationError, FingerprintMismatch
 from langchain_reasc.langchain_internals import langsmith_params
+from langchain_reasc.models.settings import without
+from langchain_reasc.models.wrappers import PASSED_THROUGH
 
 if TYPE_CHECKING:
     from langchain_core.prompts import BasePromptTemplate
@@ -29,6 +31,7 @@ FixedPrompt = int | Sequence[Any] | Runnable[dict[str, Any], PromptValue]
 
 _SAMPLING: Final = ("temperature", "top_p", "top_k", "min_p", "max_tokens")
 _SETTINGS: Final = ("tools", "tool_choice", "response_format", "grammar", "stop")
+# ChatAnthropic's field is stop_sequences.
 _FIELDS: Final = {"stop": ("stop", "stop_sequences")}
 _LABELS: Final = {
     "prompt_sha256": "prompt_sha256 of the system messages",
@@ -156,31 +159,34 @@ def fingerprint_of(
     tools, tool_choice, response_format, grammar, stop = (
         _setting(model, bound, name) for name in _SETTINGS
     )
-    rest = {name: value for name, value in bound.items() if name not in _SETTINGS}
-    own_parts: Callable[..., Mapping[str, Any]] | None = getattr(
-        model, "calibration_fingerprint", None
-    )
-    described = {
+    # One string is as good as a list of one.
+    if isinstance(stop, str):
+        stop = [stop]
+    described: dict[str, Any] = {
         "prompt_sha256": None if messages is None else prompt_hash(messages),
         "prompt": fixed_prompt(prompt, messages),
         "tools": _tools_part(tools, tool_choice),
         "response_format": _response_format_part(response_format),
         "grammar": _grammar_part(grammar),
-        "stop": tuple(
-            sorted({stop} if isinstance(stop, str) else set(map(str, stop or ())))
-        ),
+        "stop": tuple(sorted(set(map(str, stop or ())))),
         "answer": None if answer is None else answer_name(answer),
-        **(_name_and_sampling(model, rest) if own_parts is None else own_parts(**rest)),
     }
-    sampling = described.pop("sampling", {}).items()
-    return Fingerprint(
-        **described, sampling={name: _value(value) for name, value in sampling}
+    arguments = without(bound, _SETTINGS)
+    own_parts: Callable[..., Mapping[str, Any]] | None = getattr(
+        model, "calibration_fingerprint", None
     )
-
-
-def _value(value: Any) -> Any:
-    nested = isinstance(value, list | tuple | Mapping)
-    return json.dumps(value, sort_keys=True, default=str) if nested else value
+    if own_parts is None:
+        described |= _name_and_sampling(model, arguments)
+    else:
+        # The model knows best what it is.
+        described |= own_parts(**arguments)
+    sampling = {}
+    for name, value in described.pop("sampling", {}).items():
+        # A file has flat values only.
+        if isinstance(value, list | tuple | Mapping):
+            value = json.dumps(value, sort_keys=True, default=str)
+        sampling[name] = value
+    return Fingerprint(**described, sampling=sampling)
 
 
 def prompt_hash(messages: Sequence[BaseMessage]) -> str:
@@ -209,7 +215,9 @@ def votes_part(votes: ToolVotes) -> HashedPart | None:
     default = ToolVotes().as_plain()
     plain = votes.as_plain()
     changed = {name: value for name, value in plain.items() if value != default[name]}
-    return _hashed(_canonical(changed), changed) if changed else None
+    if not changed:
+        return None
+    return _hashed(_canonical(changed), changed)
 
 
 def answer_name(spec: Any) -> str:
@@ -218,48 +226,48 @@ def answer_name(spec: Any) -> str:
 
     Lambdas and others without a name are ``custom``.
     """
+    if isinstance(spec, list | tuple):
+        spec = ",".join(map(str, spec))
     name: Any = spec
     if not isinstance(spec, str):
         name = getattr(spec, "name", None) or getattr(spec, "__name__", None)
-    if isinstance(spec, list | tuple):
-        name = ",".join(map(str, spec))
-    answer = name if isinstance(name, str) and name != "<lambda>" else "custom"
-    return f"{answer}, version {EXTRACTION_VERSION}"
+    if not isinstance(name, str) or name == "<lambda>":
+        name = "custom"
+    return f"{name}, version {EXTRACTION_VERSION}"
 
 
 def _setting(model: BaseChatModel, bound: Mapping[str, Any], name: str) -> Any:
     """Return the setting ``name`` from the arguments, the model, or the dictionaries
     that models pass on.
     """
-    settings = [
-        getattr(model, field, None)
-        for field in _FIELDS.get(name, (name,))
-        if field in type(model).model_fields
-    ]
-    passed_on = (
-        bound.get(holder, getattr(model, holder, None))
-        for holder in ("model_kwargs", "extra_body")
-    )
-    values = [
-        bound.get(name),
-        *settings,
-        *(held.get(name) for held in passed_on if isinstance(held, Mapping)),
-    ]
-    return next((value for value in values if value is not None), None)
+    if bound.get(name) is not None:
+        return bound[name]
+    for field in _FIELDS.get(name, (name,)):
+        if field in type(model).model_fields:
+            value = getattr(model, field)
+            if value is not None:
+                return value
+    for holder in PASSED_THROUGH:
+        # A call's dictionary replaces that of the model.
+        settings = bound.get(holder, getattr(model, holder, None))
+        if isinstance(settings, Mapping) and settings.get(name) is not None:
+            return settings[name]
+    return None
 
 
 def _name_and_sampling(
     model: BaseChatModel, bound: Mapping[str, Any]
 ) -> dict[str, Any]:
     described = langsmith_params(model, **bound)
-    sampling = {name: bound.get(name, getattr(model, name, None)) for name in _SAMPLING}
+    sampling = {}
+    for name in _SAMPLING:
+        value = bound.get(name, getattr(model, name, None))
+        if isinstance(value, float | int | str | bool):
+            sampling[name] = value
     return {
+        # Some classes do not tell LangSmith the name of their model.
         "model": str(described.get("ls_model_name") or model.get_name()),
-        "sampling": {
-            name: value
-            for name, value in sampling.items()
-            if isinstance(value, float | int | str | bool)
-        },
+        "sampling": sampling,
     }
 
 
@@ -269,53 +277,50 @@ def _tools_part(tools: Sequence[Any] | None, choice: Any) -> HashedPart:
     """
     if not tools:
         return _NONE
-    schemas = sorted(
-        (_converted(convert_to_openai_tool, tool) for tool in tools), key=_canonical
-    )
-    names = [
+    schemas = [_converted(convert_to_openai_tool, tool) for tool in tools]
+    # The order in which tools are bound does not matter.
+    schemas.sort(key=_canonical)
+    description = ", ".join(
         _name(schema.get("function"), schema) or "a tool without a name"
         for schema in schemas
-    ]
+    )
     if isinstance(choice, Mapping):
         choice = _name(choice.get("function"), choice)
     if choice in (None, False, "auto"):
-        required = None
-    elif choice in (True, "any"):
-        required = "required"
+        choice = None
+    elif choice in (True, "any", "required"):
+        choice = "required"
+        description += ", must call one"
     else:
-        required = str(choice)
-    must = (
-        f", must call {'one' if required == 'required' else required}"
-        if required
-        else ""
-    )
-    return _hashed(", ".join(names) + must, {"tools": schemas, "choice": required})
+        choice = str(choice)
+        description += f", must call {choice}"
+    return _hashed(description, {"tools": schemas, "choice": choice})
 
 
-def _response_format_part(given: Any) -> HashedPart:
-    """Describe the schema of structured output, given as a schema, a class or OpenAI's
+def _response_format_part(schema: Any) -> HashedPart:
+    """Describe the schema of structured output: a schema, a class or OpenAI's
     dictionary.
     """
-    if not given:
+    if not schema:
         return _NONE
-    if isinstance(given, type):
-        schema = _converted(convert_to_json_schema, given)
-    else:
-        schema = given
+    if isinstance(schema, type):
+        schema = _converted(convert_to_json_schema, schema)
+    # OpenAI's dictionary has the schema below ``json_schema`` and ``schema``.
     inner = schema.get("json_schema") if isinstance(schema, Mapping) else None
     deepest = inner.get("schema") if isinstance(inner, Mapping) else None
-    return _hashed(
-        _name(inner, deepest, schema, keys=("name", "title", "type")) or "a schema",
-        schema,
-    )
+    name = _name(inner, deepest, schema, keys=("name", "title", "type"))
+    return _hashed(name or "a schema", schema)
 
 
 def _grammar_part(grammar: Any) -> HashedPart:
     """Describe a grammar, shown by its first line."""
     if not grammar:
         return _NONE
-    first, *lines = str(grammar).strip().splitlines() or [""]
-    return _hashed(first[:40] + ("…" if lines or first[40:] else ""), grammar)
+    lines = str(grammar).strip().splitlines() or [""]
+    description = lines[0][:40]
+    if description != lines[0] or len(lines) > 1:
+        description += "…"
+    return _hashed(description, grammar)
 
 
 def _converted(convert: Callable[[Any], Any], value: Any) -> Any:
@@ -329,18 +334,18 @@ def _converted(convert: Callable[[Any], Any], value: Any) -> Any:
 
 
 def _name(*candidates: Any, keys: Sequence[str] = ("name", "type")) -> str | None:
-    names = (
-        candidate.get(key)
-        for candidate in candidates
-        if isinstance(candidate, Mapping)
-        for key in keys
-    )
-    return next((str(name) for name in names if name), None)
+    for candidate in candidates:
+        if isinstance(candidate, Mapping):
+            for key in keys:
+                if candidate.get(key):
+                    return str(candidate[key])
+    return None
 
 
 class _Blank(str):
     """A placeholder for the variables of a template."""
 
+    # A template may format a variable, as in {price:.2f}.
     def __format__(self, spec: str) -> str:
         return str(self)
 
@@ -366,23 +371,25 @@ def fixed_prompt(
         The hash; None if ``fixed`` is None, or a number without messages.
 
     Raises:
-        ConfigurationError: ``fixed`` is none of these, or there are fewer messages than
-            are fixed.
+        ConfigurationError: ``fixed`` is not one of these, or there are fewer messages
+            than are fixed.
     """
     if fixed is None or (isinstance(fixed, int) and messages is None):
         return None
     turns = [_turn(message) for message in _fixed_messages(fixed, messages or ())]
+    # A template ends with the question, which a list of messages may leave out.
     if turns and turns[-1] == ["human", ["", ""]]:
         turns.pop()
-    return _hashed(", ".join(turn[0] for turn in turns), turns) if turns else _NONE
+    if not turns:
+        return _NONE
+    return _hashed(", ".join(turn[0] for turn in turns), turns)
 
 
 def _fixed_messages(
     fixed: FixedPrompt, messages: Sequence[BaseMessage]
 ) -> Sequence[BaseMessage]:
-    from langchain_core.prompts import (
-        BasePromptTemplate,
-    )  # slow to import; callers with a template have imported it
+    # The import is slow. Callers with a template have imported the module.
+    from langchain_core.prompts import BasePromptTemplate
 
     if isinstance(fixed, int) and not isinstance(fixed, bool):
         if not 0 <= fixed <= len(messages):
@@ -394,14 +401,13 @@ def _fixed_messages(
         if isinstance(fixed, BasePromptTemplate):
             return fixed.format_prompt(**_blanks(fixed)).to_messages()
         if isinstance(fixed, Sequence) and not isinstance(fixed, str | bytes):
-            return [
-                message.model_copy(
-                    update={"content": message.content.replace("{question}", _BLANK)}
-                )
-                if isinstance(message.content, str)
-                else message
-                for message in convert_to_messages(fixed)
-            ]
+            messages = []
+            for message in convert_to_messages(fixed):
+                content = message.content
+                if isinstance(content, str):
+                    content = content.replace("{question}", _BLANK)
+                messages.append(message.model_copy(update={"content": content}))
+            return messages
     except (KeyError, TypeError, ValueError, NotImplementedError) as error:
         raise ConfigurationError(
             f"the fixed part of the prompt cannot be read: {error}"
@@ -415,37 +421,36 @@ def _fixed_messages(
 def _blanks(template: "BasePromptTemplate[Any]") -> dict[str, Any]:
     from langchain_core.prompts import MessagesPlaceholder
 
-    parts = getattr(template, "messages", ())
-    histories = {
-        part.variable_name for part in parts if isinstance(part, MessagesPlaceholder)
-    }
-    changing = {
-        name for name, value in template.partial_variables.items() if callable(value)
-    }
-    names = {*template.input_variables, *template.optional_variables, *changing}
-    return {**dict.fromkeys(names, _BLANK), **{name: [] for name in histories}}
+    names = [*template.input_variables, *template.optional_variables]
+    blanks: dict[str, Any] = dict.fromkeys(names, _BLANK)
+    for name, value in template.partial_variables.items():
+        # A function gives each question another value.
+        if callable(value):
+            blanks[name] = _BLANK
+    for part in getattr(template, "messages", ()):
+        # Its messages, such as a conversation, are not fixed.
+        if isinstance(part, MessagesPlaceholder):
+            blanks[part.variable_name] = []
+    return blanks
 
 
 def _turn(message: BaseMessage) -> list[Any]:
     """Return the role, the text around the variables, and the tool calls if there are
     any.
     """
-    if isinstance(message.content, str):
-        content = message.content
-    else:
-        content = _canonical(message.content)
-    calls = message.tool_calls if isinstance(message, AIMessage) else []
-    if calls:
-        called = [[{"name": call["name"], "args": call["args"]} for call in calls]]
-    else:
-        called = []
-    return [getattr(message, "role", message.type), content.split(_BLANK), *called]
+    content = message.content
+    if not isinstance(content, str):
+        content = _canonical(content)
+    turn = [getattr(message, "role", message.type), content.split(_BLANK)]
+    if isinstance(message, AIMessage) and message.tool_calls:
+        calls = message.tool_calls
+        turn.append([{"name": call["name"], "args": call["args"]} for call in calls])
+    return turn
 
 
-def _hashed(shown: str, value: Any) -> HashedPart:
-    return HashedPart(
-        shown=shown, sha256=hashlib.sha256(_canonical(value).encode()).hexdigest()
-    )
+def _hashed(description: str, value: Any) -> HashedPart:
+    sha256 = hashlib.sha256(_canonical(value).encode()).hexdigest()
+    return HashedPart(shown=description, sha256=sha256)
 
 
 def _canonical(value: Any) -> str:
@@ -455,9 +460,11 @@ def _canonical(value: Any) -> str:
 def _plain(value: Any) -> Any:
     """Return a JSON-like form of any other value. It is the same in every process."""
     dumped: Callable[[], Any] | None = getattr(value, "model_dump", None)
+    # A class has the method, too, but needs an instance for it.
     if dumped is not None and not isinstance(value, type):
         return dumped()
     if isinstance(value, set | frozenset):
+        # A set has another order in each process.
         return sorted(value, key=str)
     return getattr(value, "__qualname__", type(value).__qualname__)
 
@@ -472,44 +479,43 @@ def check_fingerprint(measured: Fingerprint, running: Fingerprint) -> None:
         FingerprintMismatch: naming each differing field with both its values, and the
             override.
     """
-    then = measured
-    now = running
-    hashed = bool(then.model_sha256 and now.model_sha256)
+    hashed = bool(measured.model_sha256 and running.model_sha256)
+    has_prompt = bool(measured.prompt and running.prompt)
     names = [
-        "model_sha256" if hashed else "model",  # a renamed file is the same model
+        # A renamed file is the same model.
+        "model_sha256" if hashed else "model",
         "quantization",
-        "prompt"
-        if then.prompt and now.prompt
-        else "prompt_sha256",  # the hash of system messages alone
+        # The whole fixed part has the system messages in it.
+        "prompt" if has_prompt else "prompt_sha256",
         *("tools", "response_format", "grammar", "answer", "stop"),
     ]
-    differing = [
-        _difference(name, getattr(then, name), getattr(now, name)) for name in names
+    compared = [
+        (name, getattr(measured, name), getattr(running, name)) for name in names
     ]
     not_asked = confidence_part(None)
-    differing.append(
-        _difference(
+    compared.append(
+        (
             "ask_confidence",
-            then.ask_confidence or not_asked,
-            now.ask_confidence or not_asked,
+            measured.ask_confidence or not_asked,
+            running.ask_confidence or not_asked,
         )
     )
-    if _NONE not in (then.tools, now.tools):  # else no tool is called
+    # Without tools, no calls are compared.
+    if _NONE not in (measured.tools, running.tools):
         default = HashedPart(shown="the default")
-        differing.append(
-            _difference(
-                "tool_votes", then.tool_votes or default, now.tool_votes or default
+        compared.append(
+            (
+                "tool_votes",
+                measured.tool_votes or default,
+                running.tool_votes or default,
             )
         )
     # A model that knows its file's hash reports every parameter that has an effect.
     unset = "no effect" if hashed else None
-    for name in dict.fromkeys([*then.sampling, *now.sampling]):
-        differing.append(
-            _difference(
-                name, then.sampling.get(name, unset), now.sampling.get(name, unset)
-            )
-        )
-    _refuse(differing)
+    for name in dict.fromkeys([*measured.sampling, *running.sampling]):
+        then = measured.sampling.get(name, unset)
+        compared.append((name, then, running.sampling.get(name, unset)))
+    _refuse_different(compared)
 
 
 def check_signal(
@@ -532,33 +538,36 @@ def check_signal(
         FingerprintMismatch: another signal, k or V, with both sides and the override.
     """
     if signal not in carried:
-        _refuse([_difference("token signal", signal, ", ".join(carried))])
+        _refuse_different([("token signal", signal, ", ".join(carried))])
     names = {
         "top_k": f"alternatives per token behind {signal!r} (k)",
         "vocabulary_size": "vocabulary size (V)",
     }
-    _refuse(
-        [
-            _difference(label, measured[name], running[name])
-            for name, label in names.items()
-        ]
+    _refuse_different(
+        (label, measured[name], running[name]) for name, label in names.items()
     )
 
 
-def _difference(name: str, then: Any, now: Any) -> str | None:
-    if (
-        then is None
-        or now is None
-        or getattr(then, "sha256", then) == getattr(now, "sha256", now)
-    ):
-        return None
-    return f"{_LABELS.get(name, name)}: calibrated on {_shown(then)}, running {_shown(now)}"
+def _refuse_different(compared: Iterable[tuple[str, Any, Any]]) -> None:
+    """Refuse a calibration if two values differ that are known on both sides.
 
-
-def _refuse(differences: Iterable[str | None]) -> None:
-    if differing := [difference for difference in differences if difference]:
+    Args:
+        compared: name, value of the calibration, value of what runs.
+    """
+    differences = []
+    for name, then, now in compared:
+        # An unknown value may be the same.
+        if then is None or now is None:
+            continue
+        # Parts are shown in words, and compared by their hash.
+        if getattr(then, "sha256", then) != getattr(now, "sha256", now):
+            differences.append(
+                f"{_LABELS.get(name, name)}: calibrated on {_shown(then)}, running "
+                f"{_shown(now)}"
+            )
+    if differences:
         raise FingerprintMismatch(
-            f"the calibration does not fit what runs ({'; '.join(differing)}). "
+            f"the calibration does not fit what runs ({'; '.join(differences)}). "
             "Calibrate again with `reasc calibrate`, or override with "
             "allow_fingerprint_mismatch=True"
         )
@@ -567,6 +576,7 @@ def _refuse(differences: Iterable[str | None]) -> None:
 def _shown(value: object) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(repr, value)) or "none"
-    if isinstance(value, str) and len(value) == 64:  # a SHA-256
+    # A SHA-256 is recognised by its first digits.
+    if isinstance(value, str) and len(value) == 64:
         return repr(f"{value[:12]}…")
     return str(value) if isinstance(value, HashedPart) else repr(value)

@@ -81,13 +81,12 @@ _WithoutLogprobs = partial(_Shared, logprobs=None)
 
 
 def _ollama_seed(model: Any, arguments: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """ChatOllama takes no ``seed`` per call, only ``options``, which then stand in
-    place of all its fields.
+    """ChatOllama takes the seed of a call in ``options`` only, which replace all its
+    fields.
     """
-    options = (
-        arguments.get("options")
-        or model._chat_params([], arguments.get("stop"))["options"]
-    )
+    options = arguments.get("options")
+    if not options:
+        options = model._chat_params([], arguments.get("stop"))["options"]
     return {"options": {**options, "seed": seed}}
 
 
@@ -152,7 +151,8 @@ KNOWN: Final[Mapping[str, Integration | Describe]] = {
     # another thread replaces it. Calls of tools are sent back from
     # ``additional_kwargs``, where streams do not have them (chat_models.py, _utils.py).
     "langchain_nvidia_ai_endpoints.ChatNVIDIA": _WithoutLogprobs(
-        no_logprobs="langchain-nvidia-ai-endpoints drops logprobs; ChatOpenAI with the same base_url keeps them",
+        no_logprobs="langchain-nvidia-ai-endpoints drops logprobs; ChatOpenAI with the "
+        "same base_url keeps them",
         n=None,
         own_copy=True,
         streams=False,
@@ -168,20 +168,6 @@ beside it.
 a server that speaks the provider's wire format; the table in ``docs/chat_models.md``
 says the same as this one.
 """
-
-
-def _unknown(model: BaseChatModel) -> Integration:
-    """A class that nobody registered is asked as OpenAI's if it shows that it would
-    understand.
-
-    It does so with fields of these names, or with ``model_kwargs``, by which
-    LangChain's integrations pass on what they do not know themselves. Anything else
-    might fail on unknown arguments.
-    """
-    fields = type(model).model_fields.keys()
-    if {"logprobs", "top_logprobs"} <= fields or "model_kwargs" in fields:
-        return Integration()
-    return Integration(logprobs=None, n=None)
 
 
 _integrations: Final[dict[str, Integration | Describe]] = {**KNOWN}
@@ -205,19 +191,17 @@ def register_integration(*class_paths: str) -> Callable[[DescribeT], DescribeT]:
         ... def chat_mine(model):
         ...     return Integration(top_logprobs="alternatives", max_top_logprobs=5)
     """
-    if not class_paths or not all(
-        isinstance(path, str)
-        and "." in path
-        and all(part.isidentifier() for part in path.split("."))
-        for path in class_paths
-    ):
-        raise ConfigurationError(
-            "an integration is registered by class paths, package.Class; got "
-            f"{class_paths!r}"
-        )
+    for path in class_paths or ("",):
+        parts = path.split(".") if isinstance(path, str) else []
+        if len(parts) < 2 or not all(map(str.isidentifier, parts)):
+            raise ConfigurationError(
+                "an integration is registered by class paths, package.Class; got "
+                f"{class_paths!r}"
+            )
 
     def register(describe: DescribeT) -> DescribeT:
         _integrations.update(dict.fromkeys(class_paths, describe))
+        # The class may have been looked up before.
         _known_path.cache_clear()
         return describe
 
@@ -233,12 +217,18 @@ def integration_of(model: BaseChatModel) -> Integration:
     """
     path = _known_path(type(model))
     if path is None:
-        return _unknown(model)
-    found = _integrations[path]
-    if isinstance(found, Integration):
-        return found
+        # Fields of these names show that a class understands OpenAI's options, and
+        # LangChain's integrations pass on in ``model_kwargs`` what they do not know.
+        # Another class might fail on unknown arguments.
+        fields = type(model).model_fields.keys()
+        if {"logprobs", "top_logprobs"} <= fields or "model_kwargs" in fields:
+            return Integration()
+        return Integration(logprobs=None, n=None)
+    registered = _integrations[path]
+    if isinstance(registered, Integration):
+        return registered
     try:
-        integration = found(model)
+        integration = registered(model)
     except Exception as error:
         raise ConfigurationError(
             f"what is registered for {path} failed: {error!r}"
@@ -258,13 +248,13 @@ def is_known(model: BaseChatModel) -> bool:
 
 @lru_cache(maxsize=256)
 def _known_path(kind: type) -> str | None:
-    """The path under which a class or its nearest base is known: modules move, and
-    packages re-export their classes.
-    """
+    """The path under which a class or its nearest base is known."""
     for base in kind.__mro__:
         parts = base.__module__.split(".")
+        # Packages re-export their classes from modules that move.
         for depth in range(len(parts), 0, -1):
-            if (path := ".".join([*parts[:depth], base.__qualname__])) in _integrations:
+            path = ".".join([*parts[:depth], base.__qualname__])
+            if path in _integrations:
                 return path
     return None
 

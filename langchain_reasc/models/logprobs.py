@@ -4,13 +4,12 @@ log-probabilities.
 
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolCall
 
 from langchain_reasc.answers import Places
 from langchain_reasc.exceptions import LogprobsUnavailable
@@ -29,6 +28,7 @@ from langchain_reasc.models.contract import (
 from langchain_reasc.models.payloads import (
     Token,
     TokenLogprobs,
+    bytes_of_tokens,
     check_logprobs,
     read_tokens,
 )
@@ -50,8 +50,8 @@ _NOT_STATED = (
 
 
 class Provenance(TypedDict):
-    """What a signal is made of: k alternatives per token, a vocabulary of V; None if it
-    is not known.
+    """What a signal is made of: k alternatives per token, a vocabulary of V; None if
+    unknown.
     """
 
     top_k: int | None
@@ -88,7 +88,8 @@ class SignalReading:
                 withheld, or has no span that the score is of; the message says why.
             ConfidenceError: the signal is empty or not finite.
         """
-        if reason := self.withheld.get(measure.signal):
+        reason = self.withheld.get(measure.signal)
+        if reason:
             raise LogprobsUnavailable(f"no {measure.signal!r} signal: {reason}")
         return measure(self.signals, self.spans)
 
@@ -138,6 +139,7 @@ def read_signals(
     except LogprobsUnavailable as error:
         if not is_stated:
             raise LogprobsUnavailable(f"{_NOT_STATED}; and {error}") from None
+        # A stated confidence does not need the signals of tokens.
         reading = SignalReading({}, withheld=dict.fromkeys(SIGNALS, str(error)))
     if not is_stated:
         return replace(reading, withheld={**reading.withheld, VERBALIZED: _NOT_STATED})
@@ -171,13 +173,14 @@ def listed_tokens(metadata: Mapping[str, Any]) -> tuple[int, int]:
     """
     recorded = metadata.get(TOKEN_SIGNALS)
     if isinstance(recorded, Mapping) and recorded:
+        # They are of all tokens, so no byte is left to count.
         return int(np.size(next(iter(recorded.values())))), sys.maxsize
-    with suppress(LogprobsUnavailable):
+    try:
         tokens = read_tokens(metadata)
-        return len(tokens), sum(
-            _BYTES_OF_TOKEN if token.size is None else token.size for token in tokens
-        )
-    return 0, 0
+    except LogprobsUnavailable:
+        return 0, 0
+    sizes = [token.size for token in tokens if token.size is not None]
+    return len(tokens), sum(sizes) + _BYTES_OF_TOKEN * (len(tokens) - len(sizes))
 
 
 def token_lengths(message: BaseMessage) -> list[int] | None:
@@ -194,61 +197,58 @@ def token_lengths(message: BaseMessage) -> list[int] | None:
         carry a signal there are more numbers than values.
     """
     metadata = message.response_metadata
-    with suppress(LogprobsUnavailable):
+    try:
         if metadata.get(TOKEN_SIGNALS):
             pieces = recorded_pieces(metadata)
         else:
-            pieces = _token_bytes(read_tokens(metadata))
-        return lengths_in(str(message.text), pieces) if pieces else None
-    return None
+            pieces = bytes_of_tokens(read_tokens(metadata))
+    except LogprobsUnavailable:
+        return None
+    if not pieces:
+        return None
+    return lengths_in(str(message.text), pieces)
 
 
 def _read_tokens(
     message: BaseMessage, *, of_calls: bool, places: Places | None
 ) -> SignalReading:
-    """The signals of all tokens, with the spans of the answer; or of the tokens alone
-    that spell the calls.
+    """The signals of all tokens, with the spans of the answer; or of the tokens of the
+    calls alone.
     """
-    calls = message.tool_calls if of_calls and isinstance(message, AIMessage) else []
+    calls: list[ToolCall] = []
+    if of_calls and isinstance(message, AIMessage):
+        calls = message.tool_calls
     if message.response_metadata.get(TOKEN_SIGNALS):
         reader = _read_recorded
     else:
         reader = _compute_from_logprobs
     reading, pieces, token_indices = reader(message, spelled=bool(calls or places))
-    if not pieces or any(
-        values.shape != token_indices.shape for values in reading.signals.values()
-    ):
+    # Values of some tokens only cannot be matched to the text.
+    shapes = {values.shape for values in reading.signals.values()}
+    if not pieces or not shapes <= {token_indices.shape}:
         return reading
     if calls:
-        return _of_calls(reading, tokens_of_calls(pieces, calls), token_indices)
+        in_calls = tokens_of_calls(pieces, calls)
+        # In a format that is not understood, all tokens stand for the calls.
+        if in_calls is None or not in_calls[token_indices].any():
+            return reading
+        mask = in_calls[token_indices]
+        whole_span = (0, int(np.count_nonzero(mask)))
+        signals = {name: values[mask] for name, values in reading.signals.items()}
+        return replace(reading, signals=signals, spans=Spans(whole_span, whole_span))
     if places:
         return replace(reading, spans=spans_of(pieces, places, token_indices))
     return reading
 
 
-def _of_calls(
-    reading: SignalReading,
-    mask: npt.NDArray[np.bool_] | None,
-    kept: npt.NDArray[np.intp],
-) -> SignalReading:
-    """The signals of the tokens of calls alone; of all tokens where none of those are
-    found.
-    """
-    if mask is None or not (mask := mask[kept]).any():
-        return reading
-    whole_span = (0, int(np.count_nonzero(mask)))
-    signals = {name: values[mask] for name, values in reading.signals.items()}
-    return replace(reading, signals=signals, spans=Spans(whole_span, whole_span))
-
-
 def _read_recorded(message: BaseMessage, *, spelled: bool) -> _Read:
-    """The signals that a backend computed itself, what each token spells, and the
-    tokens that have a signal: all.
+    """The signals that a backend computed itself, for all tokens, and what each token
+    spells.
     """
     metadata = message.response_metadata
     info = metadata.get(TOKEN_SIGNALS_INFO)
     try:
-        # what does not fit becomes infinite, and is reported where it is scored
+        # What does not fit a float32 becomes infinite, which the score reports.
         with np.errstate(over="ignore"):
             signals: Signals = {
                 str(name): np.asarray(values, dtype=np.float32)
@@ -256,22 +256,24 @@ def _read_recorded(message: BaseMessage, *, spelled: bool) -> _Read:
             }
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
         raise LogprobsUnavailable(
-            f"the recorded token_signals are no lists of numbers: {error}"
+            f"the recorded token_signals are not lists of numbers: {error}"
         ) from None
     top_k = _size(info, "top_k")
     vocabulary_size = _size(info, "vocabulary_size")
-    k_of = (("top_k", top_k), ("neg_entropy", vocabulary_size))
-    k = {name: n for name, n in k_of if n is not None and name in signals}
+    k = {}
+    if top_k is not None and "top_k" in signals:
+        k["top_k"] = top_k
+    if vocabulary_size is not None and "neg_entropy" in signals:
+        k["neg_entropy"] = vocabulary_size
+    reading = SignalReading(signals, k, vocabulary_size=vocabulary_size)
     pieces = recorded_pieces(metadata) if spelled else None
-    return (
-        SignalReading(signals, k, vocabulary_size=vocabulary_size),
-        pieces,
-        np.arange(len(pieces or ())),
-    )
+    return reading, pieces, np.arange(len(pieces or ()))
 
 
 def _size(info: Any, name: str) -> int | None:
-    value = info.get(name) if isinstance(info, Mapping) else None
+    if not isinstance(info, Mapping):
+        return None
+    value = info.get(name)
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value
     return None
@@ -283,29 +285,25 @@ def _compute_from_logprobs(message: BaseMessage, *, spelled: bool) -> _Read:
     """
     tokens = read_tokens(message.response_metadata)
     checked = _checked_logprobs(tokens, message)
-    names = [
-        name
-        for name in ("top_k", "token_logprob", "neg_entropy")
-        if name not in checked.withheld
-    ]
+    names = ("top_k", "token_logprob", "neg_entropy")
     signals = signals_from_alternatives(
-        checked.chosen, checked.alternatives, signals=names
+        checked.chosen,
+        checked.alternatives,
+        signals=[name for name in names if name not in checked.withheld],
     )
     # If each token is the least likely of its alternatives, these may be k + 1: k and
     # the token, which is not among them. Only an answer of a token or two can look like
     # that.
-    unsure = checked.k > 1 and bool(
-        (checked.chosen <= checked.alternatives[:, -1]).all()
+    may_be_more = (
+        checked.k > 1 and (checked.chosen <= checked.alternatives[:, -1]).all()
     )
-    k: dict[str, int] = (
-        {}
-        if unsure
-        else {name: checked.k for name in signals if name != "token_logprob"}
-    )
+    k: dict[str, int] = {}
+    if not may_be_more:
+        k = {name: checked.k for name in signals if name != "token_logprob"}
     reading = SignalReading(
         signals, k=k, withheld=checked.withheld, notices=checked.notices
     )
-    return reading, _token_bytes(tokens) if spelled else None, checked.places
+    return reading, bytes_of_tokens(tokens) if spelled else None, checked.places
 
 
 def _checked_logprobs(tokens: Sequence[Token], message: BaseMessage) -> TokenLogprobs:
@@ -314,14 +312,9 @@ def _checked_logprobs(tokens: Sequence[Token], message: BaseMessage) -> TokenLog
     return check_logprobs(tokens, text=str(message.text))
 
 
-def _token_bytes(tokens: Sequence[Token]) -> list[bytes] | None:
-    """What each of the provider's tokens spells; None if that is not said of all."""
-    pieces = [token.spelled for token in tokens if token.spelled is not None]
-    return pieces if len(pieces) == len(tokens) else None
-
-
 def _missing_reason(message: BaseMessage) -> str:
-    if refused := message.response_metadata.get(LOGPROBS_REFUSED):
+    refused = message.response_metadata.get(LOGPROBS_REFUSED)
+    if refused:
         return f"the model's server refuses logprobs: {refused}"
     if isinstance(message, AIMessage) and not message.text:
         usage: Mapping[str, Any] = message.usage_metadata or {}
@@ -334,6 +327,6 @@ def _missing_reason(message: BaseMessage) -> str:
         if message.tool_calls:
             return (
                 "the response is a tool call, and no log-probabilities came for it; "
-                f"where that is possible, {_REQUEST}"
+                f"if that is possible, {_REQUEST}"
             )
     return f"the response carries no token logprobs; {_REQUEST}"

@@ -6,7 +6,7 @@ message; it never becomes a number.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -33,9 +33,9 @@ _SPECULATIVE: Final = (
     "on_missing_confidence='count'"
 )
 _TRUNCATED: Final = (
-    f"more than one alternative in ten is {FLOOR:g} or less (-9999.0, -inf), as where a server reports what is left "
-    "after top_k, top_p or a grammar: let it report raw log-probabilities (vLLM: --logprobs-mode raw_logprobs), or use "
-    "'token_logprob'"
+    f"more than one alternative in ten is {FLOOR:g} or less (-9999.0, -inf), as where "
+    "a server reports what is left after top_k, top_p or a grammar: let it report raw "
+    "log-probabilities (vLLM: --logprobs-mode raw_logprobs), or use 'token_logprob'"
 )
 
 
@@ -81,8 +81,8 @@ def register_reader(*keys: str) -> Callable[[Reader], Reader]:
     """
     if not keys or not all(isinstance(key, str) for key in keys):
         raise ConfigurationError(
-            f"a reader is registered by the keys of response_metadata that it reads, got {keys!r}; write "
-            '@register_reader("details")'
+            "a reader is registered by the keys of response_metadata that it reads, got "
+            f'{keys!r}; write @register_reader("details")'
         )
 
     def register(reader: Reader) -> Reader:
@@ -102,37 +102,55 @@ def read_tokens(metadata: Mapping[str, Any]) -> Sequence[Token]:
             knows.
     """
     for keys, reader in _READERS:
-        if not keys.isdisjoint(metadata) and (tokens := reader(metadata)) is not None:
+        if keys.isdisjoint(metadata):
+            continue
+        tokens = reader(metadata)
+        if tokens is not None:
             return tokens
     payload = metadata.get("logprobs")
     if payload is None and metadata.get("avg_logprobs") is not None:
         raise LogprobsUnavailable(
-            "the response carries only its average log-probability (avg_logprobs), and a confidence needs one per "
-            "token: ask for them (ChatVertexAI: logprobs=5)"
+            "the response carries only its average log-probability (avg_logprobs), and "
+            "a confidence needs one per token: ask for them (ChatVertexAI: logprobs=5)"
         )
     if payload is None or (isinstance(payload, Mapping | list) and not payload):
         return ()
+    shape = type(payload).__name__
     if isinstance(payload, Mapping):
         shape = f"a dict of {', '.join(map(str, payload))}"
-    else:
-        shape = type(payload).__name__
     raise LogprobsUnavailable(
-        f"the response's logprobs are in a shape that no reader knows ({shape:.200}); add one with "
-        "langchain_reasc.register_reader"
+        "the response's logprobs are in a shape that no reader knows "
+        f"({shape:.200}); add one with langchain_reasc.register_reader"
     )
 
 
-def _openai_chat(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
-    """OpenAI's chat API and its copies: ``logprobs.content``, or ``logprobs.refusal``
-    if the model refused.
+def _entries(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
+    """A list of entries, one for each token. OpenAI's chat API and its copies have it in
+    ``logprobs.content``, or in ``logprobs.refusal`` if the model refused; ChatOllama in
+    ``logprobs``, ChatVertexAI in ``logprobs_result``.
 
-    https://platform.openai.com/docs/api-reference/chat/object
+    https://platform.openai.com/docs/api-reference/chat/object; ollama-python
+    ``_types.py`` (``Logprob``); langchain-google-vertexai
+    ``_utils.get_generation_info``
     """
     payload = metadata.get("logprobs")
-    if tokens := _read_entries(_field(payload, "content")) or _read_entries(
-        _field(payload, "refusal")
-    ):
-        return tokens
+    lists = (
+        _field(payload, "content"),
+        _field(payload, "refusal"),
+        payload,
+        metadata.get("logprobs_result"),
+    )
+    for entries in filter(_is_list, lists):
+        if entries:
+            return [
+                _token(
+                    _field(entry, "token"),
+                    _field(entry, "bytes"),
+                    _logprob(entry),
+                    _field(entry, "top_logprobs"),
+                )
+                for entry in entries
+            ]
     # Of a stream, an empty list is all that arrives before the first token.
     if isinstance(payload, Mapping) and payload.keys() <= {"content", "refusal"}:
         return ()
@@ -147,30 +165,15 @@ def _parallel_arrays(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
     ``types/log_probs.py``, https://docs.fireworks.ai/api-reference/post-chatcompletions
     """
     payload = metadata.get("logprobs")
-    if not _is_list(chosen := _field(payload, "token_logprobs")):
+    chosen = _field(payload, "token_logprobs")
+    if not _is_list(chosen):
         return None
-    texts, ranked = (
-        _aligned(len(chosen), _field(payload, name))
-        for name in ("tokens", "top_logprobs")
-    )
+    texts = _aligned(len(chosen), _field(payload, "tokens"))
+    ranked = _aligned(len(chosen), _field(payload, "top_logprobs"))
     return [
         _token(text, None, value, alternatives)
         for text, value, alternatives in zip(texts, chosen, ranked, strict=True)
     ]
-
-
-def _plain_list(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
-    """A list of tokens with nothing around it: ChatOllama's ``logprobs``,
-    ChatVertexAI's ``logprobs_result``.
-
-    ollama-python ``_types.py`` (``Logprob``); langchain-google-vertexai
-    ``_utils.get_generation_info``
-    """
-    return (
-        _read_entries(metadata.get("logprobs"))
-        or _read_entries(metadata.get("logprobs_result"))
-        or None
-    )
 
 
 def _gemini(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
@@ -179,7 +182,8 @@ def _gemini(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
     https://ai.google.dev/api/generate-content#LogprobsResult
     """
     payload = metadata.get("logprobs_result") or metadata.get("logprobsResult")
-    if not _is_list(chosen := _field(payload, "chosen_candidates", "chosenCandidates")):
+    chosen = _field(payload, "chosen_candidates", "chosenCandidates")
+    if not _is_list(chosen):
         return None
     ranked = _aligned(len(chosen), _field(payload, "top_candidates", "topCandidates"))
     return [
@@ -196,30 +200,14 @@ def _gemini(metadata: Mapping[str, Any]) -> Sequence[Token] | None:
 _OPENAI = frozenset({"logprobs"})
 _GEMINI = frozenset({"logprobs_result", "logprobsResult"})
 _READERS: list[tuple[frozenset[str], Reader]] = [
-    (_OPENAI, _openai_chat),
+    (_OPENAI | _GEMINI, _entries),
     (_OPENAI, _parallel_arrays),
-    (_OPENAI | _GEMINI, _plain_list),
     (_GEMINI, _gemini),
 ]
 LOGPROBS_KEYS: Final = {*_OPENAI, *_GEMINI}
 """Where in ``response_metadata`` the log-probabilities of tokens stand: the keys of all
 readers.
 """
-
-
-def _read_entries(entries: Any) -> list[Token]:
-    """The tokens of a list of entries as in OpenAI's chat API; none if it is no list."""
-    if not _is_list(entries):
-        return []
-    return [
-        _token(
-            _field(entry, "token"),
-            _field(entry, "bytes"),
-            _logprob(entry),
-            _field(entry, "top_logprobs"),
-        )
-        for entry in entries
-    ]
 
 
 class _Numbers(tuple[object, ...]):
@@ -232,12 +220,12 @@ def without_texts(entry: Any) -> Any:
     """Keep only the log-probabilities of the alternatives in an entry as in OpenAI's
     chat API, and return the entry.
 
-    It is read as before, but takes a fraction of the memory: most of the time that 20
-    alternatives take would be spent on memory, and in Python's garbage collector.
+    The readers read it as before, but it takes a fraction of the memory. Most of the
+    time that 20 alternatives cost goes into memory, and into Python's garbage
+    collector.
     """
-    if isinstance(entry, dict) and isinstance(
-        ranked := entry.get("top_logprobs"), list
-    ):
+    ranked = entry.get("top_logprobs") if isinstance(entry, dict) else None
+    if isinstance(ranked, list):
         entry["top_logprobs"] = _Numbers(
             _alternatives(ranked, entry.get("token"), _logprob(entry))
         )
@@ -245,7 +233,7 @@ def without_texts(entry: Any) -> Any:
 
 
 def _token(text: Any, raw: Any, logprob: object, ranked: object) -> Token:
-    """A token; its text alone stands for its bytes where those are not given."""
+    """A token, with the bytes of its text if the provider gives no bytes."""
     size = None
     spelled = None
     if _is_list(raw) and raw:
@@ -259,41 +247,42 @@ def _token(text: Any, raw: Any, logprob: object, ranked: object) -> Token:
 
 
 def _alternatives(ranked: Any, text: object, logprob: object) -> tuple[object, ...]:
-    """The logprobs of a list of entries or of a dict; the chosen token once (some
-    servers name it, then rank it).
-    """
+    """The logprobs of a list of entries or of a dict."""
     if isinstance(ranked, _Numbers):
         return ranked
     if isinstance(ranked, Mapping):
         return tuple(ranked.values())
-    entries = ranked if _is_list(ranked) else ()
-    values = [_logprob(entry) for entry in entries]
+    if not _is_list(ranked):
+        return ()
+    values = [_logprob(entry) for entry in ranked]
+    # Some servers put the chosen token first, and then rank it once more.
     if type(logprob) is float and isinstance(text, str) and values.count(logprob) > 1:
-        again = [
+        same = [
             index
-            for index, entry in enumerate(entries)
+            for index, entry in enumerate(ranked)
             if values[index] == logprob and _field(entry, "token") == text
         ]
-        values = [value for index, value in enumerate(values) if index not in again[1:]]
+        for index in reversed(same[1:]):
+            del values[index]
     return tuple(values)
 
 
 def _logprob(entry: Any) -> Any:
-    # ten thousand of these in a long response
-    if type(entry) is dict and (value := entry.get("logprob")) is not None:
-        return value
+    # This is faster, and a long response has ten thousand.
+    if type(entry) is dict:
+        value = entry.get("logprob")
+        if value is not None:
+            return value
     return _field(entry, "logprob", "log_probability", "logProbability")
 
 
 def _field(entry: Any, *names: str) -> Any:
-    """The first of these that a dict or an object (some clients give pydantic models)
-    holds.
-    """
+    """The first of these fields that a dict or an object has."""
+    # Some clients give pydantic models.
     is_dict = type(entry) is dict or isinstance(entry, Mapping)
     for name in names:
-        if (
-            value := entry.get(name) if is_dict else getattr(entry, name, None)
-        ) is not None:
+        value = entry.get(name) if is_dict else getattr(entry, name, None)
+        if value is not None:
             return value
     return None
 
@@ -305,15 +294,15 @@ def _is_list(value: object) -> bool:
 
 
 def _aligned(n: int, values: Any) -> Sequence[Any]:
-    """An array beside one of n tokens; n times None if its length differs, since it
-    cannot be matched to the tokens.
-    """
-    return values if _is_list(values) and len(values) == n else [None] * n
+    """An array beside one of n tokens; n times None if its length differs."""
+    if _is_list(values) and len(values) == n:
+        return values  # type: ignore[no-any-return]
+    return [None] * n
 
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprobs:
-    """Log-probabilities of a response that can be believed, in nats.
+    """The log-probabilities of a response that passed the checks, in nats.
 
     Attributes:
         chosen: the log-probabilities of the generated tokens, shape (T,), 0 at most.
@@ -338,24 +327,27 @@ class TokenLogprobs:
 
 
 def check_logprobs(tokens: Sequence[Token], *, text: str = "") -> TokenLogprobs:
-    """Return what can be believed of a provider's log-probabilities.
+    """Return the log-probabilities of a provider that pass all checks.
 
     Args:
         tokens: the tokens as a reader found them; at least one.
         text: the response, which the tokens must spell out.
 
     Raises:
-        LogprobsUnavailable: too much of it is missing, or it cannot be what it claims
-            to be.
+        LogprobsUnavailable: too many are missing, or they cannot be log-probabilities
+            of this text.
     """
     _check_spelling(tokens, text)
     last = tokens[-1]
+    # vLLM gives the end token no log-probability after a grammar. NaN is not above.
     drops_end = (
         len(tokens) > 1 and last.size == 0 and not _as_float(last.logprob) > FLOOR
     )
-    chosen, table = _as_arrays(tokens[:-1] if drops_end else tokens)
+    if drops_end:
+        tokens = tokens[:-1]
+    chosen, table = _as_arrays(tokens)
     keep, notices = _screen_tokens(chosen, table)
-    if drops_end:  # vLLM's, after a grammar
+    if drops_end:
         notices.append(
             "the end token carries no log-probability, and is left out of the confidence"
         )
@@ -372,27 +364,31 @@ def _trim_alternatives(
     counts = np.count_nonzero(~np.isnan(table), axis=1)
     k = int(np.sort(counts[keep])[int(_MAX_ODD_SHARE * np.count_nonzero(keep))])
     most = int(counts[keep].max())
-    withheld: dict[str, str] = {}
     if (keep & (counts < k)).any():
         notices.append(
-            "some tokens came with fewer alternatives than the others, and are left out of the confidence"
+            "some tokens came with fewer alternatives than the others, and are left "
+            "out of the confidence"
         )
-    # some servers return one more for a token that is not among the k most likely
-    if most > k + (k > 0):
+    withheld: dict[str, str] = {}
+    if k == 0:
+        reason = (
+            "no alternatives came with the tokens: ask for them (top_logprobs=20), or "
+            "use 'token_logprob'"
+        )
+        if most:
+            reason = "alternatives came with some tokens only, so none are used"
+            notices.append(reason)
+        withheld = {"top_k": reason, "neg_entropy": reason}
+    # Some servers return one more for a token that is not among the k most likely.
+    elif most > k + 1:
         notices.append(
             "tokens came with different numbers of alternatives; the smallest is used"
-            if k
-            else "alternatives came with some tokens only, so none are used"
         )
-    if k == 0:
-        none = "no alternatives came with the tokens: ask for them (top_logprobs=20), or use 'token_logprob'"
-        withheld = dict.fromkeys(
-            ("top_k", "neg_entropy"), notices[-1] if most else none
+    if k == 1:
+        withheld["neg_entropy"] = (
+            "one alternative per token has no entropy: ask for more (top_logprobs=20)"
         )
-    elif k == 1:
-        withheld = {
-            "neg_entropy": "one alternative per token has no entropy: ask for more (top_logprobs=20)"
-        }
+    # A table needs k values of each token.
     keep &= counts >= k
     alternatives = table[keep, :k]
     below = alternatives <= FLOOR
@@ -403,9 +399,12 @@ def _trim_alternatives(
         notices.append(
             f"alternatives of {FLOOR:g} and less (-9999.0, -inf) are taken as {FLOOR:g}"
         )
-    places = np.flatnonzero(keep)
     return TokenLogprobs(
-        chosen[keep], np.maximum(alternatives, FLOOR), places, tuple(notices), withheld
+        chosen[keep],
+        np.maximum(alternatives, FLOOR),
+        places=np.flatnonzero(keep),
+        notices=tuple(notices),
+        withheld=withheld,
     )
 
 
@@ -415,39 +414,43 @@ def _check_spelling(tokens: Sequence[Token], text: str) -> None:
     whole = len(text.encode(errors="replace"))
     if len(sizes) == len(tokens) and sum(sizes) < (1 - _MAX_ODD_SHARE) * whole:
         raise LogprobsUnavailable(
-            f"log-probabilities came for {len(tokens)} tokens, which spell {sum(sizes)} of the response's {whole} "
-            "bytes; a confidence in part of a response says nothing of the rest"
+            f"log-probabilities came for {len(tokens)} tokens, which spell "
+            f"{sum(sizes)} of the response's {whole} bytes; a confidence in part of a "
+            "response says nothing of the rest"
         )
-    pieces = [token.spelled for token in tokens if token.spelled is not None]
-    if (
-        text
-        and len(pieces) == len(tokens)
-        and not _could_spell(spelled := b"".join(pieces), text)
-    ):
+    pieces = bytes_of_tokens(tokens)
+    if not text or pieces is None:
+        return
+    spelled = b"".join(pieces).decode(errors="replace")
+    if not _could_spell(spelled, text):
         raise LogprobsUnavailable(
-            f"the log-probabilities are of another text than the response: their tokens spell "
-            f"{spelled.decode(errors='replace')[:40]!r}, the response is {text[:40]!r}"
+            "the log-probabilities are of another text than the response: their tokens "
+            f"spell {spelled[:40]!r}, the response is {text[:40]!r}"
         )
 
 
-def _could_spell(spelled: bytes, text: str) -> bool:
+def bytes_of_tokens(tokens: Sequence[Token]) -> list[bytes] | None:
+    """Return what each token spells; None if the provider does not say it of all."""
+    pieces = [token.spelled for token in tokens if token.spelled is not None]
+    return pieces if len(pieces) == len(tokens) else None
+
+
+def _could_spell(spelled: str, text: str) -> bool:
     """Whether tokens may be those of a text, by its ASCII letters and digits.
 
-    Tokens may hold more, such as reasoning, and a text may have been tidied up, so that
-    half of its letters in runs of five are enough. Tokens that do not say what they
-    spell, such as ids, parts of characters and the alphabet of byte-level vocabularies,
-    are no evidence.
+    Tokens may spell more, such as reasoning, and a text may have been tidied up. So
+    half of the text's runs of five letters are enough.
     """
-    text_of_token = spelled.decode("utf-8", "replace")
-    if text_of_token.startswith("token_id:") or "\ufffd" in text_of_token:
+    # Ids, parts of characters and byte-level alphabets do not tell what tokens spell.
+    if spelled.startswith("token_id:") or "\ufffd" in spelled:
         return True
-    ours, theirs = (
-        _NO_LETTERS.sub("", spelling.casefold()) for spelling in (text, text_of_token)
-    )
-    if ours in theirs:
+    letters = _NO_LETTERS.sub("", text.casefold())
+    spelled_letters = _NO_LETTERS.sub("", spelled.casefold())
+    if letters in spelled_letters:
         return True
-    runs = {ours[index : index + _RUN] for index in range(max(1, len(ours) - _RUN + 1))}
-    return 2 * sum(run in theirs for run in runs) >= len(runs)
+    n_runs = max(1, len(letters) - _RUN + 1)
+    runs = {letters[index : index + _RUN] for index in range(n_runs)}
+    return 2 * sum(run in spelled_letters for run in runs) >= len(runs)
 
 
 def _as_arrays(tokens: Sequence[Token]) -> tuple[Floats, Floats]:
@@ -458,29 +461,30 @@ def _as_arrays(tokens: Sequence[Token]) -> tuple[Floats, Floats]:
         LogprobsUnavailable: a value is above zero, and so no log-probability.
     """
     chosen = np.array([_as_float(token.logprob) for token in tokens])
-    table = np.full(
-        (len(tokens), max(len(token.alternatives) for token in tokens)), np.nan
-    )
+    widest = max(len(token.alternatives) for token in tokens)
+    table = np.full((len(tokens), widest), np.nan)
     for row, token in zip(table, tokens, strict=True):
-        plain = set(map(type, token.alternatives)) == {float}
-        row[: len(token.alternatives)] = (
-            token.alternatives if plain else list(map(_as_float, token.alternatives))
-        )
-    values = np.concatenate((chosen, table.ravel()))
-    above = values[values > _ROUNDING]
+        values: Iterable[Any] = token.alternatives
+        # Nearly all are floats, for which numpy is faster.
+        if set(map(type, token.alternatives)) != {float}:
+            values = list(map(_as_float, token.alternatives))
+        row[: len(token.alternatives)] = values
+    numbers = np.concatenate((chosen, table.ravel()))
+    above = numbers[numbers > _ROUNDING]
     if above.size:
-        is_probability = np.nanmin(values) >= 0 and np.nanmax(values) <= 1
+        is_probability = np.nanmin(numbers) >= 0 and np.nanmax(numbers) <= 1
         hint = "; these look like probabilities" if is_probability else ""
         raise LogprobsUnavailable(
             f"the server returned {above[0]:g} as a log-probability, which is none{hint}"
         )
-    return np.minimum(chosen, 0), np.minimum(-np.sort(-table, axis=1), 0)
+    # NaN sorts to the end, also where all are negated.
+    descending = -np.sort(-table, axis=1)
+    return np.minimum(chosen, 0), np.minimum(descending, 0)
 
 
 def _as_float(value: Any) -> float:
-    """A float of what JSON gives for a number (some encoders write "NaN" as a string);
-    NaN of anything else.
-    """
+    """A float of a number as JSON gives it; NaN of anything else."""
+    # Some encoders write "NaN" as a string.
     if isinstance(value, bool) or not isinstance(value, int | float | str | np.number):
         return float("nan")
     try:
@@ -503,24 +507,22 @@ def _screen_tokens(chosen: Floats, table: Floats) -> tuple[Mask, list[str]]:
         & ~(table < 0).any(axis=1)
         & ((counts < counts.max()) | (counts.max() > 1))
     )
+    oddities = {
+        "carry no log-probability (null or NaN)": np.isnan(chosen),
+        "have a log-probability that no generated token can have "
+        f"({FLOOR:g} or less, as -9999.0)": chosen <= FLOOR,
+        f"are certain (0.0) without an alternative that is not; {_SPECULATIVE}": (
+            blank & (len(chosen) > 1)
+        ),
+        "have alternatives whose probabilities sum to more than 1": (
+            _sums_above_one(chosen, table)
+        ),
+    }
     keep = np.ones(len(chosen), dtype=bool)
     notices = []
-    for odd, oddity in (
-        (np.isnan(chosen), "carry no log-probability (null or NaN)"),
-        (
-            chosen <= FLOOR,
-            f"have a log-probability that no generated token can have ({FLOOR:g} or less, as -9999.0)",
-        ),
-        (
-            blank & (len(chosen) > 1),
-            f"are certain (0.0) without an alternative that is not; {_SPECULATIVE}",
-        ),
-        (
-            _sums_above_one(chosen, table),
-            "have alternatives whose probabilities sum to more than 1",
-        ),
-    ):
-        odd = odd & keep  # of those that are believed so far
+    for oddity, mask in oddities.items():
+        # A token counts for its first oddity only.
+        odd = mask & keep
         keep &= ~odd
         if len(keep) - np.count_nonzero(keep) > _MAX_ODD_SHARE * len(keep):
             raise LogprobsUnavailable(
@@ -532,31 +534,26 @@ def _screen_tokens(chosen: Floats, table: Floats) -> tuple[Mask, list[str]]:
 
 
 def _sums_above_one(chosen: Floats, table: Floats) -> Mask:
-    """Positions at which the alternatives, and the chosen token if it is none of them,
-    sum to more than 1.
+    """Positions at which the alternatives sum to more than 1, with the chosen token if
+    it is not one of them.
     """
-    table, chosen = np.maximum(table, FLOOR), np.maximum(chosen, FLOOR)  # NaN stays
-    outside = ~(np.abs(table - chosen[:, None]) <= _ROUNDING).any(axis=1)
-    total = np.nansum(np.exp(table), axis=1) + np.where(
-        outside & ~np.isnan(chosen), np.exp(chosen), 0
-    )
-    above: Mask = total > _MAX_SUM
+    # NaN stays NaN.
+    floored = np.maximum(table, FLOOR)
+    floored_chosen = np.maximum(chosen, FLOOR)
+    is_listed = (np.abs(floored - floored_chosen[:, None]) <= _ROUNDING).any(axis=1)
+    unlisted = np.where(is_listed | np.isnan(chosen), 0, np.exp(floored_chosen))
+    above: Mask = np.nansum(np.exp(floored), axis=1) + unlisted > _MAX_SUM
     return above
 
 
 def _refuse_all_zeros(chosen: Floats, table: Floats) -> None:
-    """Refuse a certainty about every token, or every token but the first, that no
-    alternative speaks against.
-
-    One that is too unlikely to report does not: it is all that truncation to one token
-    leaves.
+    """Refuse a certainty about every token, or every token but the first, unless some
+    alternative is possible.
     """
     rest = slice(1, None) if len(chosen) > 3 else slice(None)
-    if (
-        len(chosen) > 1
-        and not chosen[rest].any()
-        and not ((table[rest] < 0) & (table[rest] > FLOOR)).any()
-    ):
+    # Truncation to one token leaves alternatives at the floor, which are not possible.
+    is_possible = (table[rest] < 0) & (table[rest] > FLOOR)
+    if len(chosen) > 1 and not chosen[rest].any() and not is_possible.any():
         raise LogprobsUnavailable(
             f"every token logprob is exactly 0.0, which no model returns; {_SPECULATIVE}"
         )

@@ -40,13 +40,10 @@ from langchain_reasc.models.refusal import (
     LogprobsRequest,
     logprobs_memory,
 )
-from langchain_reasc.models.settings import NEUTRAL, share_a_client
+from langchain_reasc.models.settings import NEUTRAL, share_a_client, without
 from langchain_reasc.models.stated import ask_for_confidence
-from langchain_reasc.models.thinking import (
-    must_think,
-    without_thinking,
-    without_thinking_setting,
-)
+from langchain_reasc.models.thinking import SETTING as THINKING
+from langchain_reasc.models.thinking import must_think, without_thinking
 from langchain_reasc.models.usage import estimated_prompt
 from langchain_reasc.models.wrappers import (
     PASSED_THROUGH,
@@ -139,11 +136,13 @@ class PreparedModel:
         Raises:
             ConfigurationError: there is no such model.
         """
-        chosen = self
+        model = self
         if self.per_config is not None:
-            chosen = self.per_config.under(config)
-            chosen = replace(chosen, classes=self.classes) if self.classes else chosen
-        return chosen._bound_to(kwargs) if kwargs else chosen
+            model = self.per_config.under(config)
+            # They were found after the model was prepared.
+            if self.classes:
+                model = replace(model, classes=self.classes)
+        return model._bound_to(kwargs) if kwargs else model
 
     def live_model(self, *, read: bool) -> "PreparedModel | None":
         """Return the model for a response that is passed on while it comes, its
@@ -151,22 +150,17 @@ class PreparedModel:
         """
         if self.prepare_live is None:
             return None
+        # Tools may have been bound since.
         return self.prepare_live(read)._bound_to(self.later)
 
     def _bound_to(self, kwargs: Mapping[str, Any]) -> "PreparedModel":
         arguments = {**self.kwargs, **kwargs}
-        notices = dict.fromkeys(
-            [
-                *self.notices,
-                *_notices(list(leaves(self.model, arguments)), logprobs=False),
-            ]
-        )
-        keep = self.keep_logprobs or bool(kwargs.get("logprobs"))
+        notices = _notices(list(leaves(self.model, arguments)), logprobs=False)
         return replace(
             self,
             kwargs=_without_n(arguments),
-            notices=tuple(notices),
-            keep_logprobs=keep,
+            notices=tuple(dict.fromkeys(self.notices + notices)),
+            keep_logprobs=self.keep_logprobs or bool(kwargs.get("logprobs")),
             later=kwargs,
         )
 
@@ -177,24 +171,22 @@ class PreparedModel:
     @property
     def names(self) -> list[str]:
         """The names of the chat models inside, as their providers know them."""
-        return [name for leaf in self._leaves if (name := name_of_model(leaf.model))]
+        names = (name_of_model(leaf.model) for leaf in self._leaves)
+        return list(filter(None, names))
 
-    def shares_client_with(self, other: "PreparedModel") -> bool:
+    def shares_client_with(self, model: "PreparedModel") -> bool:
         """Return whether another model takes the settings that were written for this
         one.
         """
-        return share_a_client(self._leaves, other._leaves)
+        return share_a_client(self._leaves, model._leaves)
 
     def settings_for(
-        self, other: "PreparedModel", settings: Mapping[str, Any]
+        self, model: "PreparedModel", settings: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return the settings of a call, which were written for this model, that
-        another model understands.
-        """
-        shared = self.shares_client_with(other)
-        return {
-            name: value for name, value in settings.items() if shared or name in NEUTRAL
-        }
+        """Return the settings of a call to this model that another model understands."""
+        if self.shares_client_with(model):
+            return dict(settings)
+        return {name: value for name, value in settings.items() if name in NEUTRAL}
 
     @property
     def must_think(self) -> bool:
@@ -207,8 +199,8 @@ class PreparedModel:
         return replace(
             self,
             model=without_thinking(self.model),
-            kwargs=without_thinking_setting(self.kwargs),
-            later=without_thinking_setting(self.later),
+            kwargs=without(self.kwargs, {THINKING}),
+            later=without(self.later, {THINKING}),
             notices=(*self.notices, _NOT_THINKING),
             prepare_live=prepare_live
             and (lambda read: prepare_live(read).without_thinking()),
@@ -216,47 +208,41 @@ class PreparedModel:
 
     @property
     def signals(self) -> tuple[str, ...] | None:
-        """The token signals that the model gives, those of most use first; None if that
-        is not known.
+        """The token signals that the model gives, the most useful first; None if
+        unknown.
         """
-        if (
-            self.per_config
-            or not self._leaves
-            or not all(is_known(leaf.model) for leaf in self._leaves)
-        ):
+        is_certain = all(is_known(leaf.model) for leaf in self._leaves)
+        if self.per_config or not self._leaves or not is_certain:
             return None
-        first, *other_leaves = map(_signals, self._leaves)
-        return tuple(
-            name for name in first if all(name in signals for signals in other_leaves)
-        )
+        signals, *fallbacks = map(_signals, self._leaves)
+        for signals_of_fallback in fallbacks:
+            signals = tuple(name for name in signals if name in signals_of_fallback)
+        return signals
 
     @cached_property
     def schemas(self) -> dict[str, Schema] | None:
-        """Tool -> schema of its arguments, of the tools that are bound; None if none
-        are, as far as can be seen.
+        """Tool -> schema of its arguments; None if no tools are bound, as far as can be
+        seen.
         """
         tools = self.kwargs.get("tools")
-        if tools:
-            return {
-                name: self.classes.get(name, schema)
-                for name, schema in schemas_of(tools).items()
-            }
-        return None
+        if not tools:
+            return None
+        schemas = schemas_of(tools)
+        return {name: self.classes.get(name, schemas[name]) for name in schemas}
 
-    @property
+    @cached_property
     def runs_functions(self) -> bool:
-        """Whether arguments of tools are validated by functions of the user's, which
-        may take long.
+        """Whether functions of the user validate arguments of tools, which may take
+        long.
         """
         return any(
-            runs_functions(schema)
+            isinstance(schema, type) and runs_functions(schema)
             for schema in (self.schemas or {}).values()
-            if isinstance(schema, type)
         )
 
     @cached_property
     def text_schema(self) -> Schema | None:
-        """The schema that the text of each response is held to, as far as can be seen."""
+        """The schema of the text of each response, as far as can be seen."""
         return text_schema_of(self.kwargs)
 
     @cached_property
@@ -266,21 +252,18 @@ class PreparedModel:
 
     @cached_property
     def names_end(self) -> bool:
-        """Whether each stream of it ends with a reason; one without was broken off."""
-        return (
-            isinstance(self.model, BaseChatModel)
-            and self._leaves[0].integration.names_end
-        )
+        """Whether each stream ends with a reason, so that one without was broken off."""
+        if not isinstance(self.model, BaseChatModel):
+            return False
+        return self._leaves[0].integration.names_end
 
     @cached_property
     def sampler(self) -> ParallelSampler | None:
-        """The model, if it samples in parallel itself; one with fallbacks only looks
-        like its first model.
-        """
-        if isinstance(self.model, BaseChatModel) and isinstance(
-            self.model, ParallelSampler
-        ):
-            return self.model
+        """The model, if it samples in parallel itself."""
+        model = self.model
+        # A model with fallbacks has all attributes of its first model.
+        if isinstance(model, BaseChatModel) and isinstance(model, ParallelSampler):
+            return model
         return None
 
     def prompt(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -290,25 +273,20 @@ class PreparedModel:
         return list(messages)
 
     def prompt_tokens(self, messages: Sequence[BaseMessage]) -> int:
-        """Return about how many tokens a prompt has, with the tools of the model that
-        is called first.
-        """
-        return estimated_prompt(
-            self.prompt(messages),
-            self._leaves[0].arguments if self._leaves else self.kwargs,
-        )
+        """Return about how many tokens a prompt has, with the tools of the first model."""
+        arguments = self._leaves[0].arguments if self._leaves else self.kwargs
+        return estimated_prompt(self.prompt(messages), arguments)
 
     @cached_property
     def _seed(self) -> int | None:
-        """The seed that is set, if it can be moved on.
-
-        Models that fall back on one another must call it the same, since they get the
-        same arguments.
-        """
-        names = {
-            leaf.integration.seed if leaf.reached else None for leaf in self._leaves
-        }
-        seed = self._leaves[0].seed if len(names) == 1 and None not in names else None
+        """The seed that is set, if it can be moved on."""
+        # A step of a chain does not get the arguments of a call.
+        if not all(leaf.reached and leaf.integration.seed for leaf in self._leaves):
+            return None
+        # Models that fall back on one another get the same arguments.
+        if len({leaf.integration.seed for leaf in self._leaves}) != 1:
+            return None
+        seed = self._leaves[0].seed
         return seed if isinstance(seed, int) else None
 
     def call_kwargs(self, index: int) -> dict[str, Any]:
@@ -320,26 +298,23 @@ class PreparedModel:
         first = self._leaves[0]
         seed = self._seed + index
         move = first.integration.seed
-        return {
-            **self.kwargs,
-            **(
-                move(first.model, first.arguments, seed)
-                if callable(move)
-                else {str(move): seed}
-            ),
-        }
+        if callable(move):
+            return {**self.kwargs, **move(first.model, first.arguments, seed)}
+        return {**self.kwargs, str(move): seed}
 
     def call_config(self, config: RunnableConfig, index: int) -> RunnableConfig:
         """Return the config of sample ``index``. LangGraph shows no tokens of runs
         tagged ``nostream``.
         """
-        above: RunnableConfig = {**config}
-        above.pop("run_name", None)
-        above.pop("run_id", None)
-        merged = merge_configs(
-            self.config, above, {"tags": ["nostream", f"reasc:sample:{index}"]}
-        )
-        return {**merged, "callbacks": []} if self.quiet else merged
+        inherited: RunnableConfig = {**config}
+        # These two belong to the run above, and each sample is a run of its own.
+        inherited.pop("run_name", None)
+        inherited.pop("run_id", None)
+        tags: RunnableConfig = {"tags": ["nostream", f"reasc:sample:{index}"]}
+        merged = merge_configs(self.config, inherited, tags)
+        if self.quiet:
+            merged["callbacks"] = []
+        return merged
 
 
 def prepare_model(
@@ -368,108 +343,111 @@ def prepare_model(
         **kwargs: further arguments of every call; they win over bound ones.
     """
     model = model_of(model)
-    settings: dict[str, Any] = {
-        "quiet": quiet,
-        "ask_confidence": ask_confidence,
-        "origin": _innermost(model),
-    }
+    unprepared = PreparedModel(
+        model,
+        _without_n(kwargs),
+        quiet=quiet,
+        ask_confidence=ask_confidence,
+        origin=_innermost(model),
+    )
     purpose = _Purpose(logprobs, required, quiet)
 
-    def prepare(one: AnyRunnable) -> PreparedModel:
-        _require_messages(one)
+    def prepare(inner: AnyRunnable) -> PreparedModel:
+        # The output of with_structured_output, say, cannot be voted on.
+        output = _other_output(inner)
+        if output is not None:
+            raise ConfigurationError(
+                f"the model {output}, and ReASC votes on messages: give a chat model, "
+                "and what parses them comes behind the vote, as "
+                "ReASCRunnable(model=llm).with_structured_output(Schema), or "
+                "ReASCRunnable(model=llm) | parser"
+            )
         # In a context of its own, or callbacks of a run around it would be taken for
         # bound ones.
-        ready = Context().run(_prepared, one, kwargs, purpose)
-        # which is stated in the text, and taken out of it
+        prepared = Context().run(_prepared, unprepared, inner, kwargs, purpose)
+        # A confidence that is stated in the text has to be taken out of it first.
         if not quiet or ask_confidence:
-            return replace(ready, **settings)
+            return prepared
 
         @cache
-        def prepare_live(read: bool) -> PreparedModel:
-            live = purpose._replace(logprobs=logprobs and read, live=True)
-            return Context().run(_prepared, one, kwargs, live)
+        def prepare_live(reads_confidence: bool) -> PreparedModel:
+            reads_logprobs = logprobs and reads_confidence
+            live = purpose._replace(logprobs=reads_logprobs, live=True)
+            return Context().run(_prepared, unprepared, inner, kwargs, live)
 
-        return replace(ready, prepare_live=prepare_live, **settings)
+        return replace(prepared, prepare_live=prepare_live)
 
     if not is_configurable(model):
         return prepare(model)
     per_config = PerConfig(model, prepare)
     try:
         default = per_config.under({})
-    except ConfigurationError:  # only the config of a call says what it is
-        default = PreparedModel(model, _without_n(kwargs), **settings)
+    except ConfigurationError:
+        # Only the config of a call says what the model is.
+        default = unprepared
     return replace(
         default, notices=(), no_logprobs=None, not_requested=None, per_config=per_config
     )
 
 
 def _prepared(
-    model: AnyRunnable, kwargs: Mapping[str, Any], purpose: "_Purpose"
+    unprepared: PreparedModel,
+    model: AnyRunnable,
+    kwargs: Mapping[str, Any],
+    purpose: "_Purpose",
 ) -> PreparedModel:
     config: RunnableConfig = {}
-    # which hold listeners
+    # Listeners are made for each call by factories, which only the binding calls.
     while isinstance(model, RunnableBinding) and not model.config_factories:
         kwargs = {**model.kwargs, **kwargs}
         config = merge_configs(model.config, config)
         model = model.bound
     ready, added = _sampleable(model, kwargs, purpose)
     inner_models = list(leaves(model, kwargs))
-    return PreparedModel(
-        ready,
-        {**_without_n(kwargs), **added},
-        config,
-        _notices(inner_models, logprobs=purpose.logprobs),
-        _no_logprobs_reason(inner_models),
-        _not_requested_reason(inner_models) if purpose.logprobs else None,
-        any(
-            leaf.integration.logprobs and leaf.given(leaf.integration.logprobs)
-            for leaf in inner_models
-        ),
-        quiet=purpose.quiet,
+    not_requested = None
+    if purpose.logprobs:
+        not_requested = _not_requested_reason(inner_models)
+    keep_logprobs = any(
+        leaf.integration.logprobs and leaf.given(leaf.integration.logprobs)
+        for leaf in inner_models
+    )
+    return replace(
+        unprepared,
+        model=ready,
+        kwargs={**_without_n(kwargs), **added},
+        config=config,
+        notices=_notices(inner_models, logprobs=purpose.logprobs),
+        no_logprobs=_no_logprobs_reason(inner_models),
+        not_requested=not_requested,
+        keep_logprobs=keep_logprobs,
     )
 
 
-def _require_messages(model: AnyRunnable) -> None:
-    """Refuse a model whose output is known not to be messages, such as what
-    ``with_structured_output`` returns.
-
-    Raises:
-        ConfigurationError: says what to write instead.
-    """
-    if (kind := _what_is_given(model)) is not None:
-        raise ConfigurationError(
-            f"the model {kind}, and ReASC votes on messages: give a chat model, and "
-            "what parses them comes behind the vote, as "
-            "ReASCRunnable(model=llm).with_structured_output(Schema), or "
-            "ReASCRunnable(model=llm) | parser"
-        )
-
-
-def _what_is_given(model: AnyRunnable) -> str | None:
+def _other_output(model: AnyRunnable) -> str | None:
     """Say what a model, or a step behind it, gives in place of messages; None if it may
     give messages.
     """
     if isinstance(model, BaseChatModel):
         return None
     if isinstance(model, RunnableSequence):
-        return _what_is_given(model.last)
+        return _other_output(model.last)
     if isinstance(model, RunnableBindingBase) and model.custom_output_type is None:
-        return _what_is_given(model.bound)
+        return _other_output(model.bound)
     if isinstance(model, RunnableWithFallbacks):
-        return next(filter(None, map(_what_is_given, model.runnables)), None)
+        return next(filter(None, map(_other_output, model.runnables)), None)
     if isinstance(model, BaseLLMOutputParser | RunnableParallel | RunnableAssign):
         return f"ends in {type(model).__name__}"
     try:
         kind = model.OutputType
-    except TypeError:  # which cannot be told
+    except TypeError:
+        # A Runnable without annotations cannot tell.
         return None
-    is_other = (
-        isinstance(kind, type) and kind is not Any and not issubclass(kind, BaseMessage)
-    )
-    return f"gives {kind.__name__}" if is_other else None
+    if kind is Any or not isinstance(kind, type) or issubclass(kind, BaseMessage):
+        return None
+    return f"gives {kind.__name__}"
 
 
-def model_of(given: ModelOrName) -> Runnable[LanguageModelInput, Any]:
+def model_of(model: ModelOrName) -> Runnable[LanguageModelInput, Any]:
     """Return the model itself; a name makes a new one, with the provider's defaults and
     API key.
 
@@ -479,33 +457,33 @@ def model_of(given: ModelOrName) -> Runnable[LanguageModelInput, Any]:
         MissingExtraError: ``langchain`` is not installed, which knows the names.
         ImportError: the provider's package is not installed; the message names it.
     """
-    if not isinstance(given, str):
-        return given
+    if not isinstance(model, str):
+        return model
     try:
         from langchain.chat_models import init_chat_model
     except ImportError as error:
         raise missing_extra("agents", "langchain") from error
+    cause: Exception | None = None
     try:
-        if not given.strip():
+        if not model.strip():
             raise ValueError("it is empty")
-        model: BaseChatModel = init_chat_model(given)
-        return model
-    except ValidationError as error:  # whose text would show the values, API keys too
-        reason, cause = "; ".join(findings(error, values=False)), None
+        chat_model: BaseChatModel = init_chat_model(model)
+        return chat_model
+    except ValidationError as error:
+        # The error itself would show the values, API keys too.
+        reason = "; ".join(findings(error, values=False))
     except ValueError as error:
         reason = str(error).partition("\n")[0].rstrip(".")
         cause = error
     raise ConfigurationError(
-        f"no chat model can be made of the name {given!r} ({reason}); write the provider "
+        f"no chat model can be made of the name {model!r} ({reason}); write the provider "
         "before it, as in 'openai:gpt-4o-mini', or give the chat model itself"
     ) from cause
 
 
 def to_messages(value: LanguageModelInput) -> list[BaseMessage]:
-    """Return whatever a chat model takes as messages, but for the empty ones of ReASC's
+    """Return the input of a chat model as messages, without the empty ones of ReASC
     that abstained.
-
-    Many providers refuse an empty message of the assistant.
 
     Raises:
         ConfigurationError: not a string, message list or prompt value, or an empty one.
@@ -521,17 +499,16 @@ def to_messages(value: LanguageModelInput) -> list[BaseMessage]:
             "the input must be a string, a list of messages or a prompt value, got "
             f"{type(value).__name__}"
         )
-    messages = [
-        message for message in messages if message.content or not _abstained(message)
-    ]
-    if not messages:
+    prompt = []
+    for message in messages:
+        account = message.response_metadata.get("reasc")
+        abstained = isinstance(account, dict) and account.get("abstained")
+        # Many providers refuse an empty message of the assistant.
+        if message.content or not abstained:
+            prompt.append(message)
+    if not prompt:
         raise ConfigurationError("the input holds no message")
-    return messages
-
-
-def _abstained(message: BaseMessage) -> bool:
-    account = message.response_metadata.get("reasc")
-    return isinstance(account, dict) and bool(account.get("abstained"))
+    return prompt
 
 
 def _innermost(model: AnyRunnable) -> AnyRunnable:
@@ -571,30 +548,32 @@ def _sampleable(
     *,
     whole: bool = False,
 ) -> tuple[AnyRunnable, dict[str, Any]]:
-    """A copy that can be sampled, and the arguments to add to those of its calls; any
-    other Runnable is left as it is.
+    """A copy that can be sampled, and the arguments to add to its calls; another
+    Runnable is left alone.
 
     Responses of a model inside a wrapper are taken ``whole``. LangChain would still
-    stream them inside, where a handler listens for tokens, and complete the arguments
-    of calls cut in half.
+    stream them inside if a handler listens for tokens, and complete the arguments of
+    calls cut in half.
     """
     if isinstance(model, BaseChatModel):
         return _sampleable_chat_model(Leaf(model, arguments), purpose, whole=whole)
     sampleable = partial(_sampleable, purpose=purpose, whole=not purpose.live)
-    if isinstance(model, RunnableBindingBase):  # a retry, say
+    # as a retry
+    if isinstance(model, RunnableBindingBase):
         bound, added = sampleable(model.bound, {**model.kwargs, **arguments})
-        return model.model_copy(
-            update={"bound": bound, "kwargs": {**_without_n(model.kwargs), **added}}
-        ), {}
-    if not (wrapped := wrapped_runnables(model)):
+        update = {"bound": bound, "kwargs": {**_without_n(model.kwargs), **added}}
+        return model.model_copy(update=update), {}
+    wrapped = wrapped_runnables(model)
+    if not wrapped:
         return model, {}
     inner_arguments = {} if isinstance(model, RunnableSequence) else arguments
-    prepared = [
-        sampleable(inner, inner_arguments) for inner in wrapped
-    ]  # which do not all take the same arguments
-    return rewrap(
-        model, [copy.bind(**added) if added else copy for copy, added in prepared]
-    ), {}
+    # A retry, a chain or fallbacks stay around the copies.
+    copies = []
+    for inner in wrapped:
+        copy, added = sampleable(inner, inner_arguments)
+        # Not all take the same arguments.
+        copies.append(copy.bind(**added) if added else copy)
+    return rewrap(model, copies), {}
 
 
 def _sampleable_chat_model(
@@ -608,13 +587,14 @@ def _sampleable_chat_model(
     fields = _safe_fields(leaf, whole=whole or not streams)
     if purpose.quiet:
         fields |= {"callbacks": None, "verbose": False}
-    added = {**integration.arguments}
-    for name in leaf.arguments:
-        added.pop(name, None)
+    added = without(integration.arguments, leaf.arguments)
     request = None
     if purpose.logprobs:
         for name, value in _logprobs_options(leaf).items():
-            (fields if _accepts(model, name, value) else added)[name] = value
+            if _accepts(model, name, value):
+                fields[name] = value
+            else:
+                added[name] = value
         request = _logprobs_request(leaf, required=purpose.required)
     copy = model.model_copy(update=fields)
     if purpose.live or not isinstance(copy, ParallelSampler):
@@ -624,28 +604,26 @@ def _sampleable_chat_model(
 
 
 def _safe_fields(leaf: Leaf, *, whole: bool) -> dict[str, Any]:
-    """The fields to change on a copy of a chat model, so that each response is a fresh
-    one and comes alone.
+    """The fields to change on a copy of a chat model, so that each response is new and
+    comes alone.
     """
     model = leaf.model
     n = leaf.integration.n
     names = type(leaf.model).model_fields
-    fields: dict[str, Any] = {
-        "cache": False
-    }  # the global cache would return one sample n times
+    # The global cache would return one sample n times.
+    fields: dict[str, Any] = {"cache": False}
     if "stream_usage" in names:
         fields["stream_usage"] = True
     if n and isinstance(getattr(model, n, None), int):
         fields[n] = 1
     for name in PASSED_THROUGH:
         settings = getattr(model, name, None)
-        if name in names and settings and (safe := _without_n(settings)) != settings:
-            fields[name] = safe
+        if name in names and settings:
+            fields[name] = _without_n(settings)
     if whole:
-        fields |= {
-            "disable_streaming": True,
-            **({"streaming": False} if "streaming" in names else {}),
-        }
+        fields["disable_streaming"] = True
+        if "streaming" in names:
+            fields["streaming"] = False
     return fields
 
 
@@ -656,16 +634,17 @@ def _without_n(arguments: Mapping[str, Any]) -> dict[str, Any]:
     safe = dict(arguments)
     safe.pop("n", None)
     for name in PASSED_THROUGH:
-        if isinstance(settings := safe.get(name), Mapping):
-            safe[name] = _without_n(settings)
+        if isinstance(safe.get(name), Mapping):
+            # OpenAI's clients merge these dicts into the request.
+            safe[name] = _without_n(safe[name])
     return safe
 
 
 def _logprobs_options(leaf: Leaf) -> dict[str, Any]:
-    """What has to be added so that a model returns logprobs, with as many alternatives
-    as it can.
+    """The options to add so that a model returns logprobs, with as many alternatives as
+    it can.
 
-    A number the user chose is kept, and so is ``logprobs=False`` of the call.
+    A number that the user chose is kept, and so is ``logprobs=False`` of the call.
     """
     integration = leaf.integration
     name = integration.logprobs
@@ -677,13 +656,15 @@ def _logprobs_options(leaf: Leaf) -> dict[str, Any]:
     count = leaf.given(top or "top_logprobs")
     if top is None:
         if isinstance(setting, int) and not isinstance(setting, bool):
-            number = setting
-        else:
-            number = count
-        return {name: most if number is None else number}
-    return ({} if setting else {name: True}) | (
-        {} if count is not None else {top: most}
-    )
+            return {name: setting}
+        # ``logprobs`` itself takes the number of alternatives.
+        return {name: most if count is None else count}
+    options: dict[str, Any] = {}
+    if not setting:
+        options[name] = True
+    if count is None:
+        options[top] = most
+    return options
 
 
 def _logprobs_request(leaf: Leaf, *, required: bool) -> LogprobsRequest | None:
@@ -692,9 +673,7 @@ def _logprobs_request(leaf: Leaf, *, required: bool) -> LogprobsRequest | None:
     fields = type(leaf.model).model_fields
     if integration.logprobs is None:
         return None
-    names = frozenset(
-        name for name in (integration.logprobs, integration.top_logprobs) if name
-    )
+    names = frozenset(filter(None, (integration.logprobs, integration.top_logprobs)))
     defaults = {
         name: fields[name].get_default(call_default_factory=True)
         for name in names & fields.keys()
@@ -705,18 +684,17 @@ def _logprobs_request(leaf: Leaf, *, required: bool) -> LogprobsRequest | None:
 
 
 def _accepts(model: BaseChatModel, name: str, value: Any) -> bool:
-    """Whether a model has a field for a value: one that says yes or no takes no number
-    in place of yes.
-    """
+    """Whether a model has a field for a value."""
     field = type(model).model_fields.get(name)
-    return field is not None and (
-        isinstance(value, bool)
-        or int in (field.annotation, *get_args(field.annotation))
-    )
+    if field is None:
+        return False
+    # A field that says yes or no takes no number.
+    kinds = (field.annotation, *get_args(field.annotation))
+    return isinstance(value, bool) or int in kinds
 
 
-# What the caller should know of how a model was set up
-# ---------------------------------------------------------------
+# Notices of how a model was set up
+# ---------------------------------------------------------------------------------------
 
 
 def _notices(inner_models: Sequence[Leaf], *, logprobs: bool) -> tuple[str, ...]:
@@ -726,34 +704,36 @@ def _notices(inner_models: Sequence[Leaf], *, logprobs: bool) -> tuple[str, ...]
     notices: list[str] = []
     for leaf in inner_models:
         leaf_notices = _sampling_notices(leaf)
-        integration = leaf.integration
-        if logprobs and integration.no_logprobs:
-            leaf_notices.append(f"no confidence: {integration.no_logprobs}")
+        reason = leaf.integration.no_logprobs
+        if logprobs and reason:
+            leaf_notices.append(f"no confidence: {reason}")
         notices += [f"{type(leaf.model).__name__}: {notice}" for notice in leaf_notices]
-    if (
-        any(leaf.seed is not None for leaf in inner_models)
-        and len({leaf.integration.seed for leaf in inner_models}) > 1
-    ):
+    seed_names = {leaf.integration.seed for leaf in inner_models}
+    if len(seed_names) > 1 and any(leaf.seed is not None for leaf in inner_models):
         notices.append(_MIXED_SEEDS)
     return tuple(dict.fromkeys(notices))
 
 
 def _sampling_notices(leaf: Leaf) -> list[str]:
     notices = []
-    for option, least, most in (
-        ("temperature", 0, _GREEDY),
-        ("top_p", 0, _GREEDY),
-        ("top_k", 1, 1),
-    ):
+    # top_k=0 and -1 stand for no limit.
+    greedy = {"temperature": (0, _GREEDY), "top_p": (0, _GREEDY), "top_k": (1, 1)}
+    for option, (least, most) in greedy.items():
         value = leaf.given(option)
         if isinstance(value, int | float) and least <= value <= most:
-            notices.append(
+            notice = (
                 f"{option}={value:g} makes every sample the same, so sampling adds "
                 "cost and no evidence; sample at a temperature of about 0.7"
             )
-            _warn_once(leaf.model, notices[-1])
-    n = leaf.given(leaf.integration.n) if leaf.integration.n else None
-    if isinstance(n, int | float) and n > 1:
+            notices.append(notice)
+            # A prepared copy shares the memory of its original.
+            memory = leaf.model.__dict__.get(SERVER_MEMORY)
+            memory = memory or logprobs_memory(leaf.model)
+            if notice not in memory.warned:
+                memory.warned.add(notice)
+                logger.warning("%s: %s", type(leaf.model).__name__, notice)
+    n = leaf.given(leaf.integration.n or "n")
+    if leaf.integration.n and isinstance(n, int | float) and n > 1:
         notices.append(
             f"n={n:g} was set aside; every sample is a request of its own, so that it "
             "can be cut off"
@@ -766,44 +746,33 @@ def _sampling_notices(leaf: Leaf) -> list[str]:
     return notices
 
 
-def _warn_once(model: BaseChatModel, notice: str) -> None:
-    """Log a warning, unless it was logged of this model, or of the one that it is a
-    copy of.
-    """
-    memory = model.__dict__.get(SERVER_MEMORY) or logprobs_memory(model)
-    if notice not in memory.warned:
-        memory.warned.add(notice)
-        logger.warning("%s: %s", type(model).__name__, notice)
-
-
 def _no_logprobs_reason(inner_models: Sequence[Leaf]) -> str | None:
-    """Why no confidence can come from a model, if that is known before anything is paid
-    for.
-    """
-    reason = inner_models[0].integration.no_logprobs if inner_models else None
-    if not reason or not all(leaf.integration.no_logprobs for leaf in inner_models[1:]):
+    """Why a model returns no logprobs, if that is known before anything is paid for."""
+    reasons = [leaf.integration.no_logprobs for leaf in inner_models]
+    if not reasons or not all(reasons):
         return None
-    return f"{type(inner_models[0].model).__name__} returns no logprobs: {reason}; {_REGISTER}"
+    name = type(inner_models[0].model).__name__
+    return f"{name} returns no logprobs: {reasons[0]}; {_REGISTER}"
 
 
 def _not_requested_reason(inner_models: Sequence[Leaf]) -> str | None:
-    """Why a model is not asked for logprobs, which it might return all the same: nobody
-    knows its class.
+    """Why a model of an unknown class is not asked for logprobs, although it might
+    return them.
     """
     if not inner_models or any(
         leaf.integration.logprobs or is_known(leaf.model) for leaf in inner_models
     ):
         return None
+    name = type(inner_models[0].model).__name__
     return (
-        f"{type(inner_models[0].model).__name__} was not asked for them, since the class is "
-        f"not known and has no fields named logprobs and top_logprobs; {_REGISTER}, or "
-        "bind what asks for them"
+        f"{name} was not asked for them, since the class is not known and has no fields "
+        f"named logprobs and top_logprobs; {_REGISTER}, or bind what asks for them"
     )
 
 
 def _signals(leaf: Leaf) -> tuple[str, ...]:
     signals = getattr(leaf.model, "signals", None)
-    # a model of ours, which computes them itself
+    # Our llama.cpp model computes them itself.
     if isinstance(signals, Sequence) and signals:
         return tuple(map(str, signals))
     if leaf.integration.logprobs is None:

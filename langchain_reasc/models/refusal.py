@@ -24,6 +24,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 
 from langchain_reasc.exceptions import LogprobsUnavailable
 from langchain_reasc.models.contract import LOGPROBS_REFUSED
+from langchain_reasc.models.settings import without
 from langchain_reasc.threads import each, result_of
 
 T = TypeVar("T")
@@ -35,21 +36,15 @@ SERVER_MEMORY: Final = "_server_memory"
 """The attribute of the same copy with what is known of its server."""
 logger = logging.getLogger(__name__)
 
-_REFUSING: Final = (
-    400,
-    403,
-    404,
-    405,
-    422,
-    500,
-    501,
-)  # and no status at all, as of errors with status 200
-# the second is OpenRouter's
+# An error may also have no status at all, such as one in a response with status 200.
+_REFUSING: Final = {400, 403, 404, 405, 422, 500, 501}
+# "The requested parameters" is OpenRouter's.
 _LOGPROBS: Final = re.compile(r"log[\s_-]?prob|the requested parameters", re.IGNORECASE)
 _STREAM: Final = re.compile(r"\bstream(?:ing|ed)?\b", re.IGNORECASE)
 _UNSUPPORTED: Final = re.compile(
-    r"support|unknown|unrecogni[sz]|unexpected|extra|invalid|permitted|allowed|available|enabled|disabled|implement"
-    r"|cannot|can't|could not|not |n't|must|only|max|greater|exceed|less|remove|no endpoints",
+    r"support|unknown|unrecogni[sz]|unexpected|extra|invalid|permitted|allowed"
+    r"|available|enabled|disabled|implement|cannot|can't|could not|not |n't|must|only"
+    r"|max|greater|exceed|less|remove|no endpoints",
     re.IGNORECASE,
 )
 _ECHO: Final = re.compile(
@@ -57,7 +52,8 @@ _ECHO: Final = re.compile(
 )
 _LONGEST: Final = 240  # characters of a server's message
 _MOST_SHAPES: Final = 256  # of requests: their models may be named by strangers
-# samples of many threads hear of it at once; none in the memory, which is pickled
+# Samples of many threads hear of a refusal at once. The memory itself is pickled, and so
+# has no lock.
 _remembering = threading.Lock()
 
 
@@ -93,16 +89,19 @@ class LogprobsMemory:
 
         ``request`` has its fields, or the arguments of the call that makes it.
         """
-        parts = (str(request.get(name)) for name in ("model", "reasoning_effort"))
         shape = hash(
             (
-                *parts,
-                *(bool(request.get(name)) for name in ("tools", "response_format")),
+                str(request.get("model")),
+                str(request.get("reasoning_effort")),
+                bool(request.get("tools")),
+                bool(request.get("response_format")),
                 streamed,
             )
         )
         with _remembering:
-            memory = self.shapes[shape] = self.shapes.pop(shape, LogprobsMemory())
+            memory = self.shapes.pop(shape, LogprobsMemory())
+            self.shapes[shape] = memory
+            # The first one was used longest ago.
             if len(self.shapes) > _MOST_SHAPES:
                 del self.shapes[next(iter(self.shapes))]
         return memory
@@ -138,15 +137,17 @@ class LogprobsMemory:
         reason = None if self.accepted else self.refused
         if required and reason:
             raise _unavailable(reason)
-        for with_logprobs in (True, False) if reason is None else (False,):
+        for with_logprobs in (False,) if reason else (True, False):
             async with aclosing(each(request(with_logprobs))) as items:
                 try:
                     first = await anext(items)
                 except StopAsyncIteration:
                     return
                 except Exception as error:
-                    if not with_logprobs or (reason := refusal_reason(error)) is None:
+                    reason = refusal_reason(error) if with_logprobs else None
+                    if reason is None:
                         raise
+                    # Without logprobs, the response would be paid for in vain.
                     if required:
                         self.refused = reason
                         raise _unavailable(reason) from error
@@ -162,8 +163,8 @@ class LogprobsMemory:
         request: Callable[[bool], Iterator[T] | AsyncIterator[T]],
         model: str | None,
     ) -> AsyncGenerator[T]:
-        """Yield what comes of a response; where the server refuses to stream the model,
-        of one taken whole.
+        """Yield the chunks of a response, or of one taken whole if the server refuses
+        to stream the model.
 
         ``request`` makes the request, streamed or not. ``model`` is None for the
         server's own.
@@ -182,24 +183,23 @@ class LogprobsMemory:
                 except Exception as error:
                     # "logprobs is not supported with tools + stream" is about the
                     # logprobs of that request alone.
-                    if (
-                        begun
-                        or refusal_reason(error)
-                        or (reason := refusal_reason(error, _STREAM)) is None
-                    ):
+                    if begun or refusal_reason(error):
+                        raise
+                    reason = refusal_reason(error, _STREAM)
+                    if reason is None:
                         raise
         async with aclosing(each(request(False))) as items:
             async for item in items:
+                # The refusal is true once a whole response came instead. Of samples that
+                # hear of it at once, the first warns.
                 if (
                     reason
                     and len(models) < _MOST_SHAPES
                     and models.setdefault(name, reason) is reason
                 ):
                     logger.warning(
-                        (
-                            "responses are taken whole, since the server refuses to "
-                            "stream them: %s"
-                        ),
+                        "responses are taken whole, since the server refuses to stream "
+                        "them: %s",
                         reason,
                     )
                 reason = None
@@ -221,15 +221,14 @@ class LogprobsMemory:
             if isinstance(generation, ChatGeneration)
         ]
         if reason is None:
-            marked = any(
-                LOGPROBS_REFUSED in message.response_metadata for message in messages
-            )
-            self.accepted = self.accepted or not marked
+            # A backend may have marked the response itself.
+            if not any(LOGPROBS_REFUSED in item.response_metadata for item in messages):
+                self.accepted = True
             return
         with _remembering:
-            before = self.refused
+            is_first = self.refused is None
             self.refused = reason
-        if before is None:
+        if is_first:
             logger.warning(
                 "the model is asked without logprobs, which its server refuses: %s",
                 reason,
@@ -284,19 +283,17 @@ class LogprobsRequest:
         def request(with_logprobs: bool) -> Any:
             if with_logprobs:
                 return original(model, messages, *args, **kwargs)
-            arguments = {
-                key: value for key, value in kwargs.items() if key not in self.names
-            }
+            arguments = without(kwargs, self.names)
             bare = model.model_copy(update=self.fields)
+            # The copy's own methods would ask again; those of its class are called.
             for method in ("_stream", "_astream", "_generate", "_agenerate"):
-                bare.__dict__.pop(method, None)  # back to those of its class
+                bare.__dict__.pop(method, None)
             return getattr(bare, name)(messages, *args, **arguments)
 
         streamed = "stream" in name
         memory = self.memory.of_shape(kwargs, streamed=streamed)
-        return (memory.astream if streamed else memory.agenerate)(
-            request, required=self.required
-        )
+        respond = memory.astream if streamed else memory.agenerate
+        return respond(request, required=self.required)
 
 
 _memories: dict[int, LogprobsMemory] = {}
@@ -313,59 +310,68 @@ def logprobs_memory(model: BaseChatModel) -> LogprobsMemory:
     return memory
 
 
-def refusal_reason(error: Exception, of: re.Pattern[str] = _LOGPROBS) -> str | None:
+def refusal_reason(
+    error: Exception, pattern: re.Pattern[str] = _LOGPROBS
+) -> str | None:
     """Return the words in which a server refuses logprobs, or to stream; None if the
     error is about something else.
 
     Servers say it in many ways: OpenAI by ``param``, those built on pydantic by the
-    place of the field, the others in a sentence that names it. A server that repeats
-    the request in its error names it as well, and is not misread.
+    place of the field, the others in a sentence that names it.
     """
+    response = getattr(error, "response", None)
     status = getattr(error, "status_code", None) or getattr(
-        getattr(error, "response", None), "status_code", None
+        response, "status_code", None
     )
-    if (status is not None and status not in _REFUSING) or (
-        of is _STREAM and status in (None, 500)
-    ):
+    if status is not None and status not in _REFUSING:
+        return None
+    # Errors of the network and of servers often name the stream that broke off.
+    if pattern is _STREAM and status in (None, 500):
         return None
     body = getattr(error, "body", None)
     fields = body if isinstance(body, dict) else {}
     detail = fields.get("detail")
     if isinstance(detail, list) and detail:
-        text = _fields_on(of, detail)
+        text = _fields_on(pattern, detail)
     else:
-        text = _sentence_on(of, error, fields.get("error", body))
+        text = _sentence_on(pattern, error, fields.get("error", body))
     line = " ".join(text.split()).rstrip(".")
-    return f"{line[:_LONGEST]}..." if len(line) > _LONGEST else line or None
+    if len(line) > _LONGEST:
+        return f"{line[:_LONGEST]}..."
+    return line or None
 
 
 def _fields_on(pattern: re.Pattern[str], detail: list[Any]) -> str:
-    """What pydantic says of the fields of a request so named; empty if it found fault
-    with others.
+    """The findings of pydantic on the fields with matching names; empty if there are
+    none.
     """
-    matching = [
-        finding
-        for finding in detail
-        if isinstance(finding, dict) and pattern.search(str(finding.get("loc")))
-    ]
-    return "; ".join(f"{finding.get('msg')}: {finding['loc']}" for finding in matching)
+    findings = []
+    for finding in detail:
+        if isinstance(finding, dict) and pattern.search(str(finding.get("loc"))):
+            findings.append(f"{finding.get('msg')}: {finding['loc']}")
+    return "; ".join(findings)
 
 
 def _sentence_on(pattern: re.Pattern[str], error: Exception, answer: Any) -> str:
-    """What the body or the text of an error says of it; empty if the error is about
+    """The matching text of an error or of its body; empty if the error is about
     something else.
     """
-    param = answer.get("param") if isinstance(answer, dict) else None
-    if isinstance(param, str) and param and not pattern.search(param):
-        return ""
+    param = None
     if isinstance(answer, dict):
+        param = answer.get("param")
         text = str(answer.get("message") or json.dumps(answer))
     else:
         text = str(error)
-        with suppress(Exception):  # a response that is streamed and was not read
+        # A streamed response that was not read has no text.
+        with suppress(Exception):
             text += f" {getattr(getattr(error, 'response', None), 'text', '')}"
+    if isinstance(param, str) and param and not pattern.search(param):
+        return ""
+    # A server that repeats the request in its error names all its parameters.
     text = _ECHO.sub("", text)
-    return text if pattern.search(text) and (param or _UNSUPPORTED.search(text)) else ""
+    if pattern.search(text) and (param or _UNSUPPORTED.search(text)):
+        return text
+    return ""
 
 
 def _unavailable(reason: str) -> LogprobsUnavailable:

@@ -6,7 +6,7 @@ that knows it, too.
 """
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel
@@ -28,24 +28,22 @@ NEUTRAL: Final = frozenset(
 _CACHE_MARK: Final = "cache_control"
 
 
-def share_a_client(one: Iterable[Leaf], other: Iterable[Leaf]) -> bool:
-    """Return whether settings for the first model in ``one`` suit every model in
-    ``other``.
+def share_a_client(source: Iterable[Leaf], target: Iterable[Leaf]) -> bool:
+    """Return whether settings for the first model in ``source`` suit every model in
+    ``target``.
 
     They do if both have a class of chat models in common, as ``ChatOpenAI`` and
     ``AzureChatOpenAI`` have ``BaseChatOpenAI``.
     """
-    first = next(iter(one), None)
-    leaves_of_other = list(other)
-    return (
-        first is not None
-        and bool(leaves_of_other)
-        and all(_are_related(first.model, leaf.model) for leaf in leaves_of_other)
-    )
+    first = next(iter(source), None)
+    target = list(target)
+    if first is None or not target:
+        return False
+    return all(_are_related(first.model, leaf.model) for leaf in target)
 
 
-def _are_related(one: BaseChatModel, other: BaseChatModel) -> bool:
-    shared = {*type(one).__mro__} & {*type(other).__mro__}
+def _are_related(first: BaseChatModel, second: BaseChatModel) -> bool:
+    shared = {*type(first).__mro__} & {*type(second).__mro__}
     return any(
         issubclass(kind, BaseChatModel) and kind is not BaseChatModel for kind in shared
     )
@@ -68,7 +66,8 @@ def bindable(
     sampled = list(leaves(getattr(model, "sampled", model), {}))
     if share_a_client(leaves(written_for, {}), sampled):
         return dict(settings)
-    kind = type(sampled[0].model if sampled else model)
+    kind = type(sampled[0].model) if sampled else type(model)
+    # The method hands settings that it does not name to the provider's client.
     names = NEUTRAL | inspect.signature(getattr(kind, method)).parameters.keys()
     return {name: value for name, value in settings.items() if name in names}
 
@@ -77,19 +76,19 @@ def without_cache_marks(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     """Return messages without the marks for Anthropic's prompt cache, which other
     providers refuse.
     """
-    return [_without_cache_marks(message) for message in messages]
+    unmarked = []
+    for message in messages:
+        if isinstance(message.content, list):
+            content = []
+            for block in message.content:
+                if isinstance(block, dict):
+                    block = without(block, {_CACHE_MARK})
+                content.append(block)
+            message = message.model_copy(update={"content": content})
+        unmarked.append(message)
+    return unmarked
 
 
-def _without_cache_marks(message: BaseMessage) -> BaseMessage:
-    content = message.content
-    if not isinstance(content, list) or not any(
-        isinstance(block, dict) and _CACHE_MARK in block for block in content
-    ):
-        return message
-    unmarked = [
-        {name: value for name, value in block.items() if name != _CACHE_MARK}
-        if isinstance(block, dict)
-        else block
-        for block in content
-    ]
-    return message.model_copy(update={"content": unmarked})
+def without(fields: Mapping[str, Any], names: Container[str]) -> dict[str, Any]:
+    """Return the settings, the metadata or the block without these names."""
+    return {name: value for name, value in fields.items() if name not in names}

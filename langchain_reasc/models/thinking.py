@@ -14,13 +14,15 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables.base import RunnableBindingBase
 
+from langchain_reasc.models.settings import without
 from langchain_reasc.models.wrappers import AnyRunnable, Leaf, rewrap, wrapped_runnables
 
 _THOUGHTS: Final = ("thinking", "redacted_thinking", "reasoning")
-_SETTING: Final = "thinking"
+SETTING: Final = "thinking"
+"""The setting that switches thinking on."""
 _DATED: Final = re.compile(r"[-@](\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
-"""The end of a model's full name, which providers tell although the short one was
-asked.
+"""The end of a full name, which providers give a model that was called by its short
+name.
 """
 
 
@@ -28,8 +30,8 @@ def must_think(leaf: Leaf) -> bool:
     """Return whether a chat model refuses steps of a tool loop without thoughts."""
     if not _is_claude(leaf.model):
         return False
-    # the field wins over the call's argument
-    setting = getattr(leaf.model, _SETTING, None) or leaf.given(_SETTING)
+    # ChatAnthropic prefers its field to the argument of a call.
+    setting = getattr(leaf.model, SETTING, None) or leaf.given(SETTING)
     return isinstance(setting, Mapping) and setting.get("type") == "enabled"
 
 
@@ -40,29 +42,24 @@ def without_thinking(model: AnyRunnable) -> AnyRunnable:
     if isinstance(model, BaseChatModel):
         if not _is_claude(model):
             return model
-        model_kwargs = without_thinking_setting(getattr(model, "model_kwargs", {}))
-        return model.model_copy(update={_SETTING: None, "model_kwargs": model_kwargs})
+        # The setting may also be among the arguments that the model passes on.
+        model_kwargs = without(getattr(model, "model_kwargs", {}), {SETTING})
+        return model.model_copy(update={SETTING: None, "model_kwargs": model_kwargs})
     if isinstance(model, RunnableBindingBase):
-        model = model.model_copy(
-            update={"kwargs": without_thinking_setting(model.kwargs)}
-        )
+        kwargs = without(model.kwargs, {SETTING})
+        model = model.model_copy(update={"kwargs": kwargs})
     wrapped = wrapped_runnables(model)
     if wrapped:
         return rewrap(model, [without_thinking(inner) for inner in wrapped])
     return model
 
 
-def without_thinking_setting(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings of a call without the one that switches thinking on."""
-    return {name: value for name, value in settings.items() if name != _SETTING}
-
-
 def _is_claude(model: BaseChatModel) -> bool:
-    kinds = type(model).__mro__
+    # The package need not be installed.
     return any(
         kind.__name__ == "ChatAnthropic"
         and kind.__module__.startswith("langchain_anthropic")
-        for kind in kinds
+        for kind in type(model).__mro__
     )
 
 
@@ -96,9 +93,8 @@ def is_signed_by_another(message: AIMessage, names: Iterable[str]) -> bool:
     """
     metadata = message.response_metadata
     signer = metadata.get("model_name") or metadata.get("model")
+    # A model called "claude-sonnet-4" signs as "claude-sonnet-4-20250514".
     own_names = {_DATED.sub("", name) for name in names}
-    return (
-        isinstance(signer, str)
-        and bool(own_names)
-        and _DATED.sub("", signer) not in own_names
-    )
+    if not isinstance(signer, str) or not own_names:
+        return False
+    return _DATED.sub("", signer) not in own_names

@@ -7,8 +7,7 @@ token or a stop string after it.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate, islice
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -18,9 +17,10 @@ from langchain_reasc.answers import Places
 from langchain_reasc.method.confidence import Span, Spans
 from langchain_reasc.models.contract import GENERATED_TEXT
 
-_HEAD: Final = 64  # characters that may stand between a tool's name and its arguments
-# braces near the name at which arguments may begin; deep nesting costs much at each
+_HEAD: Final = 64
+"""The most characters between a tool's name and its arguments."""
 _TRIED: Final = 100
+"""The most braces near a name that are tried: deep nesting costs much at each."""
 _JSON: Final = json.JSONDecoder(strict=False)
 
 
@@ -29,23 +29,25 @@ def recorded_pieces(metadata: Mapping[str, Any]) -> list[bytes] | None:
     did not.
     """
     recorded = metadata.get(GENERATED_TEXT)
-    # which stands for other bytes
-    if not isinstance(recorded, Mapping) or "\ufffd" in str(recorded.get("text")):
+    if not isinstance(recorded, Mapping):
         return None
-    raw = str(recorded.get("text")).encode(errors="replace")
+    text = str(recorded.get("text"))
     sizes = recorded.get("sizes")
-    if not isinstance(sizes, list) or not all(
-        type(size) is int and size >= 0 for size in sizes
-    ):
+    # A replacement character stands for other bytes.
+    if "\ufffd" in text or not isinstance(sizes, list) or not sizes:
         return None
-    if not sizes or sum(sizes) < len(raw):
+    if not all(type(size) is int and size >= 0 for size in sizes):
         return None
-    # A stop string is cut off the text, so that the last tokens may spell more than is
-    # there.
-    return [
-        raw[end - size : end]
-        for end, size in zip(accumulate(sizes), sizes, strict=True)
-    ]
+    raw = text.encode(errors="replace")
+    # A stop string is cut off the text, so the last tokens may spell more than the text.
+    if sum(sizes) < len(raw):
+        return None
+    pieces = []
+    end = 0
+    for size in sizes:
+        pieces.append(raw[end : end + size])
+        end += size
+    return pieces
 
 
 def lengths_in(text: str, pieces: Sequence[bytes]) -> list[int] | None:
@@ -54,31 +56,33 @@ def lengths_in(text: str, pieces: Sequence[bytes]) -> list[int] | None:
 
     A character that is split over several tokens counts for the one in which it begins.
     """
+    # The text comes last: reasoning before it may say the same.
     begin = b"".join(pieces).rfind(text.encode(errors="replace"))
     if begin < 0 or not text:
         return None
     encoded = [len(character.encode(errors="replace")) for character in text]
-    starts = begin + np.cumsum([0, *encoded[:-1]])  # of each character, in bytes
-    return [
-        int(n)
-        for n in np.diff(np.searchsorted(starts, _ends(pieces), side="left"), prepend=0)
-    ]
+    # The byte at which each character starts.
+    starts = begin + np.cumsum([0, *encoded[:-1]])
+    begun = np.searchsorted(starts, _ends(pieces), side="left")
+    lengths: list[int] = np.diff(begun, prepend=0).tolist()
+    return lengths
 
 
 def spans_of(
-    pieces: Sequence[bytes], places: Places, kept: npt.NDArray[np.intp]
+    pieces: Sequence[bytes], places: Places, token_indices: npt.NDArray[np.intp]
 ) -> Spans:
     """Return the tokens that spell any part of the answer and of the last step.
 
     Args:
         pieces: what each token spells, in UTF-8.
         places: ranges of characters in the response's text.
-        kept: the tokens that carry a signal, ascending indices; spans are ranges of
+        token_indices: the tokens that carry a signal, ascending; spans are ranges of
             these.
 
     Returns:
         Without spans if the tokens do not spell the text.
     """
+    # Reasoning before the text may say the same.
     begin = b"".join(pieces).rfind(places.text.encode(errors="replace"))
     ends = _ends(pieces)
     spans: list[Span | None] = []
@@ -86,14 +90,12 @@ def spans_of(
         if begin < 0 or place is None:
             spans.append(None)
             continue
-        first, stop = (
-            begin + len(places.text[:index].encode(errors="replace")) for index in place
+        before, through = (
+            len(places.text[:index].encode(errors="replace")) for index in place
         )
-        start, stop = (
-            int(index)
-            for index in np.searchsorted(kept, _tokens_over(ends, first, stop))
-        )
-        spans.append((start, stop) if start < stop else None)
+        tokens = _tokens_over(ends, begin + before, begin + through)
+        first, stop = map(int, np.searchsorted(token_indices, tokens))
+        spans.append((first, stop) if first < stop else None)
     return Spans(*spans)
 
 
@@ -103,25 +105,26 @@ def tokens_of_calls(
     """Return the tokens that spell the names and arguments of a response's tool calls,
     shape (T,).
 
-    What a model says beside a call, the marks around it and the format's own words are
-    left out. Calls are looked for as JSON, however that is laid out or escaped; a
-    format that writes arguments in another way is not understood. None if a call is not
-    found, or there is none.
+    Leave out text beside a call, the marks around it and the format's own words. Find
+    calls as JSON, in any layout. Return None if a call is not found, such as one in
+    another format, or there is none.
     """
+    # Parts of characters survive the way to text and back.
     text = b"".join(pieces).decode("utf-8", "surrogateescape")
     ends = _ends(pieces)
     end = len(text)
     mask = np.zeros(len(pieces), dtype=np.bool_)
-    # a draft of a call may stand before it, in the model's reasoning
+    # The last place counts: the model's reasoning may have a draft of the call.
     for call in reversed(calls):
         place = _last_call(text, end, str(call["name"]), call["args"])
         if place is None:
             return None
         for span in place:
-            first, stop = (
+            before, through = (
                 len(text[:index].encode("utf-8", "surrogateescape")) for index in span
             )
-            mask[slice(*_tokens_over(ends, first, stop))] = True
+            first, stop = _tokens_over(ends, before, through)
+            mask[first:stop] = True
         end = place[0][0]
     return mask if calls else None
 
@@ -134,9 +137,9 @@ def _ends(pieces: Sequence[bytes]) -> npt.NDArray[np.intp]:
 def _tokens_over(ends: npt.NDArray[np.intp], first: int, stop: int) -> tuple[int, int]:
     """The range of tokens that spell any of the bytes from first to stop."""
     begins = np.concatenate(([0], ends[:-1]))
-    return int(np.searchsorted(ends, first, side="right")), int(
-        np.searchsorted(begins, stop, side="left")
-    )
+    first_token = np.searchsorted(ends, first, side="right")
+    stop_token = np.searchsorted(begins, stop, side="left")
+    return int(first_token), int(stop_token)
 
 
 def _last_call(
@@ -144,29 +147,29 @@ def _last_call(
 ) -> tuple[Span, Span] | None:
     """Where the last such call before ``end`` has its name and its arguments."""
     expected = _canonical(arguments)
-    name_pattern = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
     if not expected or not name:
         return None
-    for head, brace in islice(_braces_after(name, text, end), _TRIED):
-        names = [match.span() for match in name_pattern.finditer(text, head, brace)]
+    # The name of another tool may have this one in it, such as search_all.
+    name_pattern = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
+    brace = end
+    tries = 0
+    while tries < _TRIED:
+        brace = text.rfind("{", 0, brace)
+        if brace < 0:
+            return None
+        head = max(0, brace - _HEAD - len(name))
+        if name not in text[head:brace]:
+            continue
+        tries += 1
         try:
             value, stop = _JSON.raw_decode(text, brace)
         except (RecursionError, ValueError):
             continue
+        names = [match.span() for match in name_pattern.finditer(text, head, brace)]
+        # A call cannot reach into the call after it.
         if names and stop <= end and _canonical(value) == expected:
             return names[-1], (brace, stop)
     return None
-
-
-def _braces_after(name: str, text: str, end: int) -> Iterator[tuple[int, int]]:
-    """Yield (from where to look for the name, brace) of each brace with the name
-    shortly before it, the last first.
-    """
-    brace = end
-    while (brace := text.rfind("{", 0, brace)) >= 0:
-        head = max(0, brace - _HEAD - len(name))
-        if name in text[head:brace]:
-            yield head, brace
 
 
 def _canonical(value: Any) -> str | None:

@@ -16,7 +16,7 @@ from langchain_reasc.models.contract import RECEIVED_TOKENS, USAGE_ESTIMATED
 from langchain_reasc.models.logprobs import listed_tokens
 
 MOST_TOKENS: Final = 10**9
-"""No prompt and no response has more tokens: a usage that says so is not true."""
+"""A usage with more tokens in a prompt or a response is not true."""
 _BYTES: Final = 4  # of a text in a token, if nothing better is known
 _MEDIA: Final = re.compile(
     rb'"type"\s*:\s*"(?:input_)?image[^}]*|(?<![\w+/=-])[\w+/=-]{1000,}'
@@ -33,6 +33,8 @@ _TEXTS: Final = (
 _REPEATED: Final = ("parsed", "reasoning_details")
 """What says again, beside the content, what stands elsewhere."""
 
+_NO_TOKENS: Final = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
+
 
 def reported_usage(message: AIMessage | None) -> UsageMetadata | None:
     """Return the usage that came with a response if it can be true: numbers of tokens,
@@ -40,34 +42,24 @@ def reported_usage(message: AIMessage | None) -> UsageMetadata | None:
 
     Details that cannot be true are left out.
     """
-    usage: Any = message.usage_metadata if message else None
-    if message is None or not usage:
+    if message is None or not message.usage_metadata:
         return None
+    usage: dict[str, Any] = {**message.usage_metadata}
     prompt = usage.get("input_tokens")
     output = usage.get("output_tokens")
-    total = usage.get("total_tokens")
-    if (
-        not is_count(prompt)
-        or not is_count(output)
-        or (output == 0 and written(message))
-    ):
+    if not is_count(prompt) or not is_count(output):
         return None
-    total = total if is_count(total) else prompt + output
-    return cast(
-        UsageMetadata, {**usage, "total_tokens": total, **_checked_details(usage)}
-    )
-
-
-def _checked_details(usage: Mapping[str, Any]) -> dict[str, dict[str, int]]:
-    names = {"input_token_details", "output_token_details"} & usage.keys()
-    return {
-        name: {
-            kind: count
-            for kind, count in (usage[name] or {}).items()
-            if is_count(count)
-        }
-        for name in names
-    }
+    # Some servers report 0 for each response.
+    if output == 0 and written(message):
+        return None
+    # Some servers leave out the sum.
+    if not is_count(usage.get("total_tokens")):
+        usage["total_tokens"] = prompt + output
+    for name in ("input_token_details", "output_token_details"):
+        if name in usage:
+            details = usage[name] or {}
+            usage[name] = {kind: n for kind, n in details.items() if is_count(n)}
+    return cast(UsageMetadata, usage)
 
 
 def is_count(value: object) -> TypeGuard[int]:
@@ -90,9 +82,7 @@ def counted_tokens(message: AIMessage) -> int:
 def tokens_written(parts: Iterable[tuple[BaseMessage, Mapping[str, Any]]]) -> int:
     """Return about how many tokens a response, or its chunks, has.
 
-    That is those with log-probabilities, and one for four bytes of the rest. A chunk
-    that says nothing is a token as well: ``ChatOpenAI`` drops what servers stream of
-    reasoning.
+    Count those with log-probabilities, and one for four bytes of the rest.
     """
     tokens = rest = 0
     for index, (message, metadata) in enumerate(parts):
@@ -104,9 +94,11 @@ def tokens_written(parts: Iterable[tuple[BaseMessage, Mapping[str, Any]]]) -> in
             or getattr(message, "usage_metadata", None)
             or getattr(message, "chunk_position", None)
         )
-        tokens += listed + (
-            index > 0 and not says_something and not has_finish_reason(metadata)
-        )
+        tokens += listed
+        # ChatOpenAI drops the reasoning that servers stream, and leaves empty chunks.
+        if index > 0 and not says_something and not has_finish_reason(metadata):
+            tokens += 1
+        # The listed tokens may be only some of all.
         rest += size - spelled
     return tokens + tokens_of_text(max(0, rest))
 
@@ -131,12 +123,12 @@ def estimated_prompt(
     arguments of its call.
     """
     fields = ("type", "content", "name", "tool_calls", "tool_call_id")
-    sent = [
-        {name: value for name in fields if (value := getattr(message, name, None))}
-        for message in messages
-    ]
-    beside = [value for name in _ASKED if (value := arguments.get(name))]
-    return estimated_tokens(_as_json([*sent, *beside]).encode(errors="replace"))
+    sent: list[Any] = []
+    for message in messages:
+        values = {name: getattr(message, name, None) for name in fields}
+        sent.append({name: value for name, value in values.items() if value})
+    sent += filter(None, map(arguments.get, _ASKED))
+    return estimated_tokens(_as_json(sent).encode(errors="replace"))
 
 
 def estimated_usage(message: AIMessage, *, prompt_tokens: int) -> UsageMetadata:
@@ -156,7 +148,9 @@ def output_tokens(message: AIMessage | None) -> int:
     if message is None:
         return 0
     usage = reported_usage(message)
-    return counted_tokens(message) if usage is None else usage["output_tokens"]
+    if usage is None:
+        return counted_tokens(message)
+    return usage["output_tokens"]
 
 
 def is_estimated(message: AIMessage) -> bool:
@@ -172,38 +166,41 @@ def written(message: BaseMessage) -> str:
     """
     content = message.content
     beside = message.additional_kwargs
+    # A chunk has pieces of calls, a message whole ones.
     calls: list[Any] = getattr(message, "tool_call_chunks", None) or [
         *getattr(message, "tool_calls", ()),
         *getattr(message, "invalid_tool_calls", ()),
     ]
     if isinstance(content, str) and not (beside or calls):
         return content
-    if not calls and isinstance(legacy := beside.get("function_call"), Mapping):
+    # OpenAI's older API calls one function.
+    legacy = beside.get("function_call")
+    if not calls and isinstance(legacy, Mapping):
         calls = [{"name": legacy.get("name"), "args": legacy.get("arguments")}]
-    texts = [
-        _text_of(content),
-        *(_text_of(value) for name, value in beside.items() if name not in _REPEATED),
-    ]
-    if not any(texts[1:]):
+    texts = [_text_of(value) for name, value in beside.items() if name not in _REPEATED]
+    # OpenRouter gives the same reasoning as a text and in details.
+    if not any(texts):
         texts.append(_text_of(beside.get("reasoning_details")))
+    texts.insert(0, _text_of(content))
     for call in calls:
         arguments = call.get("args") or ""
-        texts += [
-            str(call.get("name") or ""),
-            arguments if isinstance(arguments, str) else _as_json(arguments),
-        ]
+        if not isinstance(arguments, str):
+            arguments = _as_json(arguments)
+        texts += [str(call.get("name") or ""), arguments]
     return "".join(texts)
 
 
 def _text_of(value: Any) -> str:
     if isinstance(value, str):
         return value
+    if isinstance(value, list):
+        return "".join(map(_text_of, value))
     if isinstance(value, Mapping):
-        return next(
-            filter(None, (_text_of(value[name]) for name in _TEXTS if name in value)),
-            "",
-        )
-    return "".join(map(_text_of, value)) if isinstance(value, list) else ""
+        for name in _TEXTS:
+            text = _text_of(value.get(name))
+            if text:
+                return text
+    return ""
 
 
 def _as_json(value: Any) -> str:
@@ -223,7 +220,7 @@ class Usage:
         estimated: whether some sample, or the judge, came without usage and its tokens
             were counted from what arrived.
         judge: the tokens of a judge that compares answers; not part of the bill, since
-            the judge is another model. None where no judge is asked.
+            the judge is another model. None without a judge.
     """
 
     bill: UsageMetadata
@@ -245,38 +242,32 @@ class Usage:
         Args:
             used: the responses that the decision rests on.
             unused: all other responses, whole or not.
-            judged: the prompts of a judge, and its replies; None where there is none.
-            prompt_tokens: estimates the tokens of the prompt, where no response reports
+            judged: the prompts of a judge, and its replies; None without a judge.
+            prompt_tokens: estimates the tokens of the prompt if no response reports
                 them.
         """
         messages = [*used, *unused]
-        prompt = 0
-        lacks_usage = False
-        for message in messages:
-            usage = reported_usage(message)
-            if usage is None:
-                lacks_usage = True
-            else:
-                # All had the same prompt, so one without usage cost what others did.
-                prompt = max(prompt, usage["input_tokens"])
-        if not prompt and lacks_usage:
+        reported = [reported_usage(message) for message in messages]
+        # All had the same prompt, so one without usage cost what the others did.
+        prompt = max((usage["input_tokens"] for usage in reported if usage), default=0)
+        if not prompt and None in reported:
             prompt = prompt_tokens()
+        bill = _NO_TOKENS
+        unused_output_tokens = 0
+        for index, message in enumerate(messages):
+            usage = reported[index] or estimated_usage(message, prompt_tokens=prompt)
+            bill = add_usage(bill, usage)
+            if index >= len(used):
+                unused_output_tokens += usage["output_tokens"]
         judge = None
         if judged is not None:
-            judge = _no_tokens()
+            judge = _NO_TOKENS
             for question, reply in judged:
                 question_tokens = estimated_tokens(question.encode(errors="replace"))
                 judge = add_usage(judge, usage_of(reply, question_tokens))
                 messages.append(reply)
-        bill = _no_tokens()
-        for message in [*used, *unused]:
-            bill = add_usage(bill, usage_of(message, prompt))
-        return cls(
-            bill,
-            sum(output_tokens(message) for message in unused),
-            estimated=any(is_estimated(message) for message in messages),
-            judge=judge,
-        )
+        estimated = any(map(is_estimated, messages))
+        return cls(bill, unused_output_tokens, estimated=estimated, judge=judge)
 
     @classmethod
     def of_two_models(cls, winner: "Usage", others: Sequence["Usage"]) -> "Usage":
@@ -332,10 +323,6 @@ class Usage:
                 "output": self.judge["output_tokens"],
             }
         return account
-
-
-def _no_tokens() -> UsageMetadata:
-    return UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
 
 
 def usage_of(message: AIMessage, prompt_tokens: int) -> UsageMetadata:

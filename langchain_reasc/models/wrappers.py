@@ -8,7 +8,7 @@ every single call.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextvars import Context
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -64,6 +64,7 @@ def rewrap(model: AnyRunnable, new: Sequence[AnyRunnable]) -> AnyRunnable:
         return model.model_copy(update={"bound": first})
     if isinstance(model, RunnableWithFallbacks):
         return model.model_copy(update={"runnable": first, "fallbacks": rest})
+    # A sequence has two steps or more.
     assert isinstance(model, RunnableSequence)
     return model.model_copy(
         update={"first": first, "middle": rest[:-1], "last": rest[-1]}
@@ -92,34 +93,34 @@ class Leaf:
     @cached_property
     def seed(self) -> Any:
         """The seed that the user set."""
-        return self.given(
-            self.integration.seed if isinstance(self.integration.seed, str) else "seed"
-        )
+        name = self.integration.seed
+        return self.given(name if isinstance(name, str) else "seed")
 
     @property
     def moves_seed(self) -> bool:
-        """Whether a call can be given another seed: ``extra_body`` is laid over what
-        the call says.
-        """
+        """Whether a call can be given another seed."""
         name = self.integration.seed
+        if name is None or not self.reached:
+            return False
+        # ``extra_body`` overrides the arguments of the call.
         body = self.arguments.get("extra_body", getattr(self.model, "extra_body", None))
-        fixed = (
-            isinstance(body, Mapping)
-            and (name if isinstance(name, str) else "seed") in body
-        )
-        return name is not None and self.reached and not fixed
+        if callable(name):
+            name = "seed"
+        return not isinstance(body, Mapping) or name not in body
 
     def given(self, name: str) -> Any:
-        """Return what the user set ``name`` to: for the call, on the model, or in the
-        dicts it passes on unread.
+        """Return the value that the user set for the call, on the model, or in the
+        dicts that it passes on unread.
         """
         arguments = self.arguments
         options = self.integration.options
         if name in arguments:
             return arguments[name]
+        # Ollama's options of a call replace all fields of the model.
         if options and arguments.get(options) is not None:
             return arguments[options].get(name)
-        if (value := getattr(self.model, name, None)) is not None:
+        value = getattr(self.model, name, None)
+        if value is not None:
             return value
         for holder in PASSED_THROUGH:
             settings = arguments.get(holder, getattr(self.model, holder, None))
@@ -136,7 +137,10 @@ def leaves(model: AnyRunnable, arguments: Mapping[str, Any]) -> Iterator[Leaf]:
         yield Leaf(model, arguments)
     elif isinstance(model, RunnableSequence):
         for step in model.steps:
-            yield from (replace(leaf, reached=False) for leaf in leaves(step, {}))
+            # The arguments of a call go to the first step only, which seldom is the
+            # model.
+            for leaf in leaves(step, {}):
+                yield replace(leaf, reached=False)
     else:
         bound = model.kwargs if isinstance(model, RunnableBindingBase) else {}
         for inner in wrapped_runnables(model):
@@ -145,15 +149,18 @@ def leaves(model: AnyRunnable, arguments: Mapping[str, Any]) -> Iterator[Leaf]:
 
 def name_of_model(model: BaseChatModel) -> str | None:
     """Return the name of a chat model, as its provider knows it; None if it has none."""
-    names = (
-        getattr(model, field, None) for field in ("model_name", "model", "model_id")
-    )
-    return next((name for name in names if isinstance(name, str) and name), None)
+    # ChatOpenAI has model_name, most classes model, ChatHuggingFace model_id.
+    for field in ("model_name", "model", "model_id"):
+        name = getattr(model, field, None)
+        if isinstance(name, str) and name:
+            return name
+    return None
 
 
 def streams(model: AnyRunnable) -> bool:
     """Return whether a response can be read as a stream."""
     if isinstance(model, BaseChatModel):
+        # "tool_calling" switches off only the streams of calls with tools.
         return model.disable_streaming is not True
     wrapped = () if isinstance(model, RunnableSequence) else wrapped_runnables(model)
     return bool(wrapped) and all(map(streams, wrapped))
@@ -165,12 +172,12 @@ def is_configurable(model: AnyRunnable) -> bool:
 
 
 class PerConfig(Generic[T]):
-    """What is made of a configurable model, for each config; the last few are kept.
+    """Makes a thing of a configurable model for each config, and keeps the last few.
     Safe to use from many threads.
 
     Args:
         model: the model as the user gave it.
-        make: makes what is wanted of the model as it is under a config.
+        make: makes the thing of the model as it is under a config.
     """
 
     def __init__(self, model: AnyRunnable, make: Callable[[AnyRunnable], T]) -> None:
@@ -181,29 +188,25 @@ class PerConfig(Generic[T]):
         self._lock = threading.Lock()
 
     def under(self, config: RunnableConfig) -> T:
-        """Return what is made of the model under this config.
+        """Return the thing made of the model under this config.
 
         Raises:
             ConfigurationError: there is no such model.
         """
         configurable = {**(config.get("configurable") or {})}
-        if self._keys is None:
-            settings = configurable
-        else:
-            settings = {
-                name: configurable[name] for name in configurable.keys() & self._keys
-            }
+        settings = configurable
+        if self._keys is not None:
+            names = configurable.keys() & self._keys
+            settings = {name: configurable[name] for name in names}
+        # Threads with the same config wait for one model, and share it.
         with self._lock:
-            entry = next(
-                (candidate for candidate in self._made if candidate[0] == settings),
-                None,
-            )
-            if entry is None:
+            for index, entry in enumerate(self._made):
+                if entry[0] == settings:
+                    del self._made[index]
+                    break
+            else:
                 entry = settings, self._make(self._resolved(configurable))
-            self._made = [
-                entry,
-                *(candidate for candidate in self._made if candidate is not entry),
-            ][:_KEPT]
+            self._made = [entry, *self._made][:_KEPT]
         return entry[1]
 
     def _resolved(self, configurable: dict[str, Any]) -> AnyRunnable:
@@ -214,9 +217,8 @@ class PerConfig(Generic[T]):
             return Context().run(_resolve, self._model, {"configurable": configurable})
         except ConfigurationError:
             raise
-        except (
-            ValidationError
-        ) as error:  # whose text would show the values, API keys too
+        except ValidationError as error:
+            # The error itself would show the values, API keys too.
             reason = "; ".join(findings(error, values=False))
         except Exception as error:
             reason = str(error)
@@ -233,6 +235,7 @@ def _resolve(model: AnyRunnable, config: RunnableConfig) -> AnyRunnable:
     configure.
     """
     if isinstance(model, DynamicRunnable):
+        # An alternative may be configurable in turn.
         chosen, own_config = model.prepare(config)
         return _resolve(chosen, own_config).with_config(own_config)
     if is_configurable_model(model):
@@ -267,17 +270,16 @@ def _keys(model: AnyRunnable) -> frozenset[str] | None:
     kinds = set()
     for part in _configurable_parts(model):
         kinds.add(isinstance(part, DynamicRunnable))
-        if isinstance(part, DynamicRunnable):
-            # made when they are called
-            if not all(
-                isinstance(alternative, Runnable) for alternative in _alternatives(part)
-            ):
-                return None
-            names |= {spec.id for spec in part.config_specs}
-        elif (keys := configured_keys(part)) is None:
-            return None
+        if not isinstance(part, DynamicRunnable):
+            keys: Set[str] | None = configured_keys(part)
+        elif all(isinstance(choice, Runnable) for choice in _alternatives(part)):
+            keys = {spec.id for spec in part.config_specs}
         else:
-            names |= keys
+            # Some alternatives are functions, which make their model in the call.
+            keys = None
+        if keys is None:
+            return None
+        names |= keys
     return frozenset(names) if len(kinds) < 2 else None
 
 
