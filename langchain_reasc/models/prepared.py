@@ -635,7 +635,7 @@ def _without_n(arguments: Mapping[str, Any]) -> dict[str, Any]:
     safe.pop("n", None)
     for name in PASSED_THROUGH:
         if isinstance(safe.get(name), Mapping):
-            # OpenAI's clients merge these dicts into the request.
+            # The provider gets what is in these dicts.
             safe[name] = _without_n(safe[name])
     return safe
 

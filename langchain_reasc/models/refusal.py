@@ -325,7 +325,7 @@ def refusal_reason(
     )
     if status is not None and status not in _REFUSING:
         return None
-    # Errors of the network and of servers often name the stream that broke off.
+    # "The stream is not available" with status 500 may be a failure of the moment.
     if pattern is _STREAM and status in (None, 500):
         return None
     body = getattr(error, "body", None)

@@ -93,7 +93,7 @@ def is_signed_by_another(message: AIMessage, names: Iterable[str]) -> bool:
     """
     metadata = message.response_metadata
     signer = metadata.get("model_name") or metadata.get("model")
-    # A model called "claude-sonnet-4" signs as "claude-sonnet-4-20250514".
+    # A model called "claude-b" may sign as "claude-b-20250929".
     own_names = {_DATED.sub("", name) for name in names}
     if not isinstance(signer, str) or not own_names:
         return False

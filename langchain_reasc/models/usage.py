@@ -49,7 +49,7 @@ def reported_usage(message: AIMessage | None) -> UsageMetadata | None:
     output = usage.get("output_tokens")
     if not is_count(prompt) or not is_count(output):
         return None
-    # Some servers report 0 for each response.
+    # A text cannot have cost nothing.
     if output == 0 and written(message):
         return None
     # Some servers leave out the sum.

@@ -149,7 +149,7 @@ def leaves(model: AnyRunnable, arguments: Mapping[str, Any]) -> Iterator[Leaf]:
 
 def name_of_model(model: BaseChatModel) -> str | None:
     """Return the name of a chat model, as its provider knows it; None if it has none."""
-    # ChatOpenAI has model_name, most classes model, ChatHuggingFace model_id.
+    # ChatOpenAI calls the field model_name, ChatAnthropic model.
     for field in ("model_name", "model", "model_id"):
         name = getattr(model, field, None)
         if isinstance(name, str) and name:
