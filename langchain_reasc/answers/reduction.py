@@ -47,8 +47,11 @@ def reduced(statement: str, question: str) -> str:
     if opening := _OPENING.match(text):
         text = text[opening.end() :]
     if not form_of(text).is_value:
-        text = _apposition().sub("", answering_part(_without_aside(text), question))
-    return _value_within(_first_value(_without_calculation(text)), question)
+        text = _APPOSITION.sub("", answering_part(_without_aside(text), question))
+    text = _without_calculation(text)
+    if form_of(text).is_value:
+        return text
+    return _value_within(_first_value(text), question)
 
 
 def only_piece(text: str) -> str | None:
@@ -57,9 +60,14 @@ def only_piece(text: str) -> str | None:
     """
     if "*" not in text and "`" not in text and "boxed" not in text:
         return None
-    pieces = [match[match.lastgroup or 0] for match in _PIECE.finditer(text)]
-    pieces = [piece for piece in pieces if not piece.rstrip().endswith(":")]
-    return pieces[0] if len(pieces) == 1 else None
+    pieces = []
+    for match in _PIECE.finditer(text):
+        piece = match[match.lastgroup or 0]
+        if not piece.rstrip().endswith(":"):
+            pieces.append(piece)
+    if len(pieces) == 1:
+        return pieces[0]
+    return None
 
 
 # Heads: "Version: 2.4"
@@ -86,11 +94,14 @@ def without_head(text: str, question: str) -> str:
         return text
     head = match["head"].casefold()
     folded_question = question.casefold()
-    is_known = all(
-        word in _HEADS or re.search(rf"\b{re.escape(word[:5])}", folded_question)
-        for word in head.split()
-    )
-    return match["rest"] if is_known or head in _PHRASES else text
+    if head in _PHRASES:
+        return match["rest"]
+    for word in head.split():
+        # The beginning of a word is enough: "Weight" answers "How much does it weigh?".
+        in_question = re.search(rf"\b{re.escape(word[:5])}", folded_question)
+        if word not in _HEADS and not in_question:
+            return text
+    return match["rest"]
 
 
 # Explanations
@@ -132,16 +143,16 @@ def _without_aside(text: str) -> str:
     may tell two answers apart.
     """
     before = _ASIDE_AT_END.sub("", text)
-    return before if before.count(" ") > 2 else text
+    if before.count(" ") > 2:
+        return before
+    return text
 
 
-@cache
-def _apposition() -> re.Pattern[str]:
-    """Return a pattern of what explains a name: ", a city of two million people"."""
-    return re.compile(
-        r",\s(?:an?|the|one)\s(?:\w+\s){1,3}(?:of|in|on|with|that|which|who)\s.*",
-        re.IGNORECASE | re.DOTALL,
-    )
+# ", a city of two million people" explains a name.
+_APPOSITION: Final = re.compile(
+    r",\s(?:an?|the|one)\s(?:\w+\s){1,3}(?:of|in|on|with|that|which|who)\s.*",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 # Calculations and values
@@ -160,21 +171,21 @@ def _without_calculation(text: str) -> str:
         return text
     left = _verb().split(left)[-1]
     is_chain = "=" in left and not _NOT_A_CHAIN.search(text)
-    is_arithmetic = _ARITHMETIC.fullmatch(plain_text(left)) is not None
-    return right.strip(" $") if is_chain or is_arithmetic else text
+    if is_chain or _ARITHMETIC.fullmatch(plain_text(left)):
+        return right.strip(" $")
+    return text
 
 
 def _first_value(text: str) -> str:
     """Return the value before a comma or colon, if no other value follows: 1986 of
     "1986, after a long dispute".
     """
-    if form_of(text).is_value:
-        return text
     for match in islice(_PAUSE.finditer(text), _TRIED):
         before = text[: match.start()]
         after = text[match.end() :]
         form = form_of(before)
         is_value = form.kind == "value" and form.key not in ("yes", "no")
+        # "3, 5 and 7" is a list, and keeps its parts.
         if is_value and " " in after and not form_of(list_parts(after)[0]).is_value:
             return before
     return text
@@ -215,30 +226,33 @@ def _value_within(part: str, question: str) -> str:
     """Return the value in a sentence that could not be reduced to it, if the question
     asks for one, or is not known.
     """
-    if form_of(part).kind not in ("text", "list") or (
-        question and not _ASKS_NUMBER.search(question)
-    ):
+    if form_of(part).is_value:
+        return part
+    if question and not _ASKS_NUMBER.search(question):
         return part
     if question and tells_more(part, question):
         return part
     if date := find_date(part):
         return date
-    is_sentence = _verb().search(part) is not None or has_question_subject(
-        part, question
-    )
-    if part.count(" ") < 2 or QUANTITY.match(part) or not is_sentence:
+    if part.count(" ") < 2 or QUANTITY.match(part):
         return part
-    for copula in reversed(list(_verb().finditer(part))[-_TRIED:]):
-        if form_of(part[copula.end() :]).is_value:
-            return part[copula.end() :]
+    verbs = list(_verb().finditer(part))
+    if not (verbs or has_question_subject(part, question)):
+        return part
+    for verb in reversed(verbs[-_TRIED:]):
+        behind_verb = part[verb.end() :]
+        if form_of(behind_verb).is_value:
+            return behind_verb
     plain = _ASIDE.sub("", plain_text(part))
     plain = plain.rpartition("=")[2] or plain
     first = QUANTITY.search(plain)
+    # "about 5 km" would lose its "about".
     if first is None or _HEDGED.search(plain[: first.start()]):
         return part
-    subordinate = _SUBORDINATE.search(plain, first.end())
-    main_clause = plain[: subordinate.start()] if subordinate else plain
-    return last_quantity(main_clause) or part
+    # "3 of the 5 students": the number of the main clause counts.
+    if subordinate := _SUBORDINATE.search(plain, first.end()):
+        plain = plain[: subordinate.start()]
+    return last_quantity(plain) or part
 
 
 @cache
@@ -275,11 +289,14 @@ def last_quantity(sentence: str) -> str | None:
     last = quantities[-1]
     number = last[0].rstrip(".,")
     behind = _BEHIND_NUMBER.match(plain, last.end())
-    words = behind[0].split(" ") if behind and number == last[0] else []
+    if behind is None or number != last[0]:
+        return number
+    words = behind[0].split(" ")
     for count in range(len(words), 0, -1):
-        longer = number + " ".join(words[:count])
-        if form_of(longer).kind == "value" and form_of(longer).weaker:
-            return longer
+        with_unit = number + " ".join(words[:count])
+        form = form_of(with_unit)
+        if form.kind == "value" and form.weaker:
+            return with_unit
     return number
 
 
@@ -289,11 +306,9 @@ def last_number_in(text: str) -> str | None:
     while size < len(text):
         tail = text[-size:]
         begins_within_number = " " not in tail and tail[0].isdigit()
-        if begins_within_number:
-            number = None
-        else:
+        if not begins_within_number:
             number = last_quantity(tail.partition(" ")[2] or tail)
-        if number:
-            return number
+            if number:
+                return number
         size *= 4
     return last_quantity(text)

@@ -1,9 +1,10 @@
 """Find the span of a text that is its answer.
 
 1. What the text marks or states (:mod:`.statements`): a box, ``<answer>``, ``####``, a
-   field, a heading, "the answer is
-   ...". The last one counts, before a second question that the model goes on with, and after a correction.
-2. A final paragraph that is short, or has one bold piece, is later than any statement above it.
+   field, a heading, "the answer is ...". The last one counts, before a second question
+   that the model goes on with, and after a correction.
+2. A final paragraph that is short, or has one bold piece, replaces any statement above
+   it.
 3. Otherwise the last number of the conclusion, with all that belongs to it.
 
 A text that breaks off, asks back, or says in the first person that it cannot answer has
@@ -51,16 +52,19 @@ def find_span(text: str, question: str = "", *, cut_off: bool = False) -> str | 
         text = text[:-TAIL] + EMOJI.sub("", text[-TAIL:])
     text = _after_correction(text)
     statement = last_statement(text, question, cut_off=cut_off)
-    if cut_off:
-        return statement.span if statement else None
-    if statement is None and "\\boxed{" in text:  # a box that was never closed
-        return None
-    conclusion = _conclusion(text, question)
-    if statement and not (
-        conclusion and conclusion.start > statement.start and conclusion.is_whole
-    ):
+    if statement is None:
+        if cut_off or "\\boxed{" in text:  # a box that was never closed
+            return None
+        conclusion = _conclusion(text, question)
+        return conclusion.span if conclusion else None
+    # Only a paragraph or code that begins behind the statement may be a later answer.
+    behind = text[statement.start :]
+    if cut_off or not ("\n\n" in behind or "```" in behind or len(behind) > TAIL):
         return statement.span
-    return conclusion.span if conclusion else None
+    conclusion = _conclusion(text, question)
+    if conclusion and conclusion.is_whole and conclusion.start > statement.start:
+        return conclusion.span
+    return statement.span
 
 
 # A second question, and a correction
@@ -82,7 +86,9 @@ _SHOULD_BE: Final = re.compile(
 def before_next_question(text: str) -> str:
     """Return a text up to a second question that the model goes on with."""
     match = _NEXT_QUESTION.search(text)
-    return text[: match.start()] if match and text[: match.start()].strip() else text
+    if match and text[: match.start()].strip():
+        return text[: match.start()]
+    return text
 
 
 def _after_correction(text: str) -> str:
@@ -93,14 +99,17 @@ def _after_correction(text: str) -> str:
     small = lowered(text[offset:])
     for start in reversed(list(_SENTENCE_START.finditer(small))):
         correction = _correction().match(small, start.end())
-        if correction:
-            rest = text[offset + correction.end() :].lstrip(_MARKS_BETWEEN)
-        else:
-            rest = ""
+        if correction is None:
+            continue
+        rest = text[offset + correction.end() :].lstrip(_MARKS_BETWEEN)
         rest = _MISTAKE.sub("", rest)
-        if rest:
-            should_be = _SHOULD_BE.search(rest)
-            return f"The answer is {rest[should_be.end() :]}" if should_be else rest
+        if not rest:
+            continue
+        # "Wait, that should be 5." states nothing by itself.
+        should_be = _SHOULD_BE.search(rest)
+        if should_be:
+            return f"The answer is {rest[should_be.end() :]}"
+        return rest
     return text
 
 
@@ -130,16 +139,19 @@ def _conclusion(text: str, question: str) -> Statement | None:
     pieces = paragraphs(text)
     if not pieces:
         return None
-    is_all = pieces[0].start < TAIL and len(text) <= TAIL
+    is_all = len(text) <= TAIL
     if is_all and len(pieces) <= _MOST_PARAGRAPHS:
-        parts = [sentence for piece in pieces for sentence in sentences(piece.text)]
+        parts = []
+        for piece in pieces:
+            parts += sentences(piece.text)
         if answer := _answered_first(parts, question):
             return Statement(0, answer)
     start, paragraph = pieces[-1]
-    span, is_whole = _concluded(
-        paragraph, question, is_alone=is_all and len(pieces) == 1
-    )
-    return None if span is None else Statement(start, span, is_whole=is_whole)
+    is_alone = is_all and len(pieces) == 1
+    span, is_whole = _concluded(paragraph, question, is_alone=is_alone)
+    if span is None:
+        return None
+    return Statement(start, span, is_whole=is_whole)
 
 
 def _concluded(
@@ -149,32 +161,31 @@ def _concluded(
     whole.
     """
     if step := last_step(paragraph):
-        return _concluded(step, question, is_alone=is_alone)[0], is_alone
+        span, _ = _concluded(step, question, is_alone=is_alone)
+        return span, is_alone
     if is_block(paragraph):
         return paragraph, is_alone or "```" in paragraph
     if declines(paragraph):
         return None, False
-    if (
-        paragraph.count(" ") < SHORT
-        and "\n" not in paragraph
-        and not breaks_off(paragraph)
-    ):
-        line = without_head(
-            without_citations(_after_so(sentences(paragraph)[-1])), question
-        )
+    last = sentences(paragraph)[-1]
+    conclusion = _after_so(last)
+    is_short = paragraph.count(" ") < SHORT and "\n" not in paragraph
+    is_broken = breaks_off(paragraph)
+    if is_short and not is_broken:
+        line = without_head(without_citations(conclusion), question)
         span = reduced(line, question)
         is_sentence = span.count(" ") > 2 and span == line
         return span, is_alone or not is_sentence
-    last = sentences(paragraph)[-1]
     if piece := only_piece(paragraph) or only_piece(last):
         return reduced(without_head(piece, question), question), True
-    if breaks_off(paragraph):
+    if is_broken:
         return None, False
     if is_alone and form_of(paragraph).key in ("yes", "no"):
         return paragraph, True
-    span = reduced(without_head(_after_so(last), question), question)
+    span = reduced(without_head(conclusion, question), question)
     if span != last and span.count(" ") < SHORT - 1:
         return span, True
+    # A mere last number does not outweigh a statement above it.
     return last_quantity(last), False
 
 
@@ -185,21 +196,25 @@ def _answered_first(parts: list[str], question: str) -> str | None:
         return None
     if form_of(first).key in ("yes", "no"):
         return first
-    is_name = first.count(" ") < 3
-    elaborates = [
-        _ELABORATES.match(sentence) or (is_name and _ELABORATES_NAME.match(sentence))
-        for sentence in later
-    ]
-    if _NEGATED.search(first) or "**" in "".join(later) or not all(elaborates):
+    if _NEGATED.search(first) or "**" in "".join(later):
         return None
+    is_name = first.count(" ") < 3
+    for sentence in later:
+        # "Oslo. The city has a million people.": only a name is elaborated like that.
+        about_name = is_name and _ELABORATES_NAME.match(sentence)
+        if not (about_name or _ELABORATES.match(sentence)):
+            return None
     answer = reduced(first, question)
-    is_answer = answer != first.rstrip(" .!") or first.count(" ") < 3
-    return answer if is_answer else None
+    if is_name or answer != first.rstrip(" .!"):
+        return answer
+    return None
 
 
 def _after_so(sentence: str) -> str:
     """Return what a sentence concludes: "one lap is 400 m" in "Eight laps are 3.2 km,
     so one lap is 400 m.".
     """
-    cuts = list(_SO.finditer(sentence))
-    return sentence[cuts[-1].end() :] if cuts else sentence
+    conclusion = sentence
+    for cut in _SO.finditer(sentence):
+        conclusion = sentence[cut.end() :]
+    return conclusion
