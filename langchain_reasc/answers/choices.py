@@ -188,16 +188,7 @@ def _nouns() -> str:
 @cache
 def _behind_copula(capital: str) -> str:
     """Return a pattern of a letter behind "is": "la opción correcta es la B) Mercurio"."""
-    spaced = "|".join(
-        re.escape(word)
-        for word in languages.words("copula")
-        if not "\u3040" <= word[0] <= "\ud7a3"
-    )
-    unspaced = "|".join(
-        re.escape(word)
-        for word in languages.words("copula")
-        if "\u3040" <= word[0] <= "\ud7a3"
-    )
+    spaced, unspaced = languages.word_patterns(languages.words("copula"))
     before = "|".join(
         map(re.escape, (*languages.words("article"), *languages.words("choice")))
     )

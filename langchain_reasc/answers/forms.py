@@ -188,10 +188,10 @@ def words_pattern(words: Sequence[str]) -> re.Pattern[str]:
     """Return a pattern of whole words; a word of a script without spaces may stand
     anywhere.
     """
-    spaced = "|".join(re.escape(word) for word in words if not is_unspaced(word[0]))
-    unspaced = "|".join(re.escape(word) for word in words if is_unspaced(word[0]))
-    patterns = [rf"(?<!\w)(?:{spaced})(?!\w)" if spaced else "", unspaced]
-    return re.compile("|".join(filter(None, patterns)), re.IGNORECASE)
+    spaced, unspaced = languages.word_patterns(words)
+    if spaced:
+        spaced = rf"(?<!\w)(?:{spaced})(?!\w)"
+    return re.compile("|".join(filter(None, (spaced, unspaced))), re.IGNORECASE)
 
 
 # A letter of multiple choice
@@ -665,9 +665,7 @@ def _joints(field: str, language: languages.Language) -> re.Pattern[str]:
     """Return a pattern of "and" or "or" between the parts of a list, with a comma
     before it.
     """
-    words = "|".join(
-        re.escape(word) for word in getattr(language, field) if not is_unspaced(word[0])
-    )
+    words, _ = languages.word_patterns(getattr(language, field))
     english = "and|&" if field == "conjunction" else "or"
     return re.compile(rf"(?:\s*[,;]\s*|\s)(?:{words}|{english})\s", re.IGNORECASE)
 

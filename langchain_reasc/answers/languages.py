@@ -7,6 +7,7 @@ same effect. Words are whole words, except in Chinese, Japanese and Korean.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Final
@@ -749,6 +750,15 @@ def words(field: str) -> tuple[str, ...]:
     for language in LANGUAGES:
         union.update(getattr(language, field))
     return tuple(sorted(union, key=lambda word: (-len(word), word)))
+
+
+def word_patterns(words: Iterable[str]) -> tuple[str, str]:
+    """Return a pattern of the words that spaces separate, and one of all others."""
+    spaced = []
+    unspaced = []
+    for word in words:
+        (unspaced if is_unspaced(word[0]) else spaced).append(re.escape(word))
+    return "|".join(spaced), "|".join(unspaced)
 
 
 def _month_numbers() -> dict[str, int]:
