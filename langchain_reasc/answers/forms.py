@@ -26,7 +26,6 @@ LONGEST: Final = 1000
 """
 _MOST_PARTS: Final = 60
 
-
 Kind = Literal["value", "list", "mathematics", "code", "text"]
 
 
@@ -91,7 +90,11 @@ def equivalent(answer: str | None, other: str | None) -> bool:
 
 
 def _form_of_line(line: str) -> Form:
-    for reader in _READERS:
+    readers = _READERS
+    # A word has no parts. One letter alone is an operator.
+    if line.isalpha() and line != "π":
+        readers = (_yes_or_no, _quantity)
+    for reader in readers:
         if form := reader(line):
             return form
     return _as_text(line)
@@ -104,8 +107,6 @@ EMOJI: Final = re.compile(
 )
 _FINAL_MARKS: Final = re.compile(r"[\s.。।,;:،…]+\Z|(?<=[^\W\d_]{2})[!！]+\Z|[?？]+\Z")
 _FIRST_MARKS: Final = re.compile(r"\A[\s:;,。]+")
-
-
 _ERA_FIRST: Final = re.compile(r"(AD|BC|BCE|CE) (\d+)")
 
 
@@ -113,10 +114,9 @@ def _without_outer_marks(line: str) -> str:
     before = ""
     while line != before:
         before = line
-        line = _ERA_FIRST.sub(r"\2 \1", line)
-        line = _FIRST_MARKS.sub(
-            "", _FINAL_MARKS.sub("", without_markup(EMOJI.sub("", line)))
-        )
+        line = _ERA_FIRST.sub(r"\2 \1", line)  # AD 79
+        line = without_markup(EMOJI.sub("", line))
+        line = _FIRST_MARKS.sub("", _FINAL_MARKS.sub("", line))
     return line
 
 
@@ -132,15 +132,12 @@ def _json(text: str) -> Form | None:
         value: Any = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if (
-        isinstance(value, list)
-        and value
-        and not any(isinstance(item, dict | list) for item in value)
-    ):
-        texts = [item if isinstance(item, str) else json.dumps(item) for item in value]
-        return _listed(text, texts, [form_of(item) for item in texts])
-    key = canonical(value)
-    return Form(key, key)
+    is_nested = any(isinstance(item, dict | list) for item in value)
+    if isinstance(value, dict) or is_nested or not value:
+        key = canonical(value)
+        return Form(key, key)
+    items = [item if isinstance(item, str) else json.dumps(item) for item in value]
+    return _listed(text, [form_of(item) for item in items])
 
 
 def _bullets(text: str) -> Form | None:
@@ -148,7 +145,7 @@ def _bullets(text: str) -> Form | None:
     if len(lines) < 2 or not all(map(BULLET.match, lines)):
         return None
     items = [BULLET.sub("", line, count=1) for line in lines]
-    return _listed(", ".join(items), items, [form_of(item) for item in items])
+    return _listed(", ".join(items), [form_of(item) for item in items])
 
 
 # Yes and no
@@ -160,38 +157,23 @@ def _yes_or_no(line: str) -> Form | None:
     folded = line.casefold()
     if not folded.startswith((*languages.words("yes"), *languages.words("no"))):
         return None
-    for verdict, field in (("yes", "yes"), ("no", "no")):
-        for word in languages.words(field):
-            if not folded.startswith(word):
-                continue
+    for verdict in ("yes", "no"):
+        for word in languages.words(verdict):
             rest = line[len(word) :]
+            if not folded.startswith(word) or not _AFTER_YES.match(rest):
+                continue
             speakers = [
                 language
                 for language in languages.LANGUAGES
-                if word in getattr(language, field)
+                if word in getattr(language, verdict)
             ]
-            spoken = languages.language_of(line)
-            language = spoken if spoken in speakers else speakers[0]
-            if _AFTER_YES.match(rest) and not _pattern_of(language.condition).search(
-                rest
-            ):
+            language = languages.language_of(line)
+            if language not in speakers:
+                language = speakers[0]
+            # "Yes, but only with consent" is not yes.
+            if not languages.words_pattern(language.condition).search(rest):
                 return Form(verdict, verdict)
     return None
-
-
-@cache
-def _pattern_of(words: tuple[str, ...]) -> re.Pattern[str]:
-    return words_pattern(words)
-
-
-def words_pattern(words: Sequence[str]) -> re.Pattern[str]:
-    """Return a pattern of whole words; a word of a script without spaces may stand
-    anywhere.
-    """
-    spaced, unspaced = languages.word_patterns(words)
-    if spaced:
-        spaced = rf"(?<!\w)(?:{spaced})(?!\w)"
-    return re.compile("|".join(filter(None, (spaced, unspaced))), re.IGNORECASE)
 
 
 # A letter of multiple choice
@@ -206,8 +188,10 @@ def _letter(line: str) -> Form | None:
     match = _BRACKETED.fullmatch(line) or _OPTION.fullmatch(line)
     if match is None:
         return None
-    letter = next(filter(None, match.groups()))
-    return None if letter.isdigit() else Form(letter, letter.casefold())
+    letter = match[match.lastindex or 0]
+    if letter.isdigit():  # (3) is a number
+        return None
+    return Form(letter, letter.casefold())
 
 
 # Dates and times
@@ -219,15 +203,20 @@ _YEAR: Final = re.compile(r"(?:1[0-9]|20)\d\d")
 
 
 def _date(line: str) -> Form | None:
-    bare = _BEFORE_DATE.sub("", line, count=1) if _BEFORE_DATE.match(line) else line
-    if date := read_date(bare):
+    preposition = _BEFORE_DATE.match(line)
+    if preposition:
+        line = line[preposition.end() :]
+    if date := read_date(line):
         return Form(date, date)
-    if bare != line and _YEAR.fullmatch(bare):
-        return Form(bare, bare)
-    if time := read_time(bare):
-        explicit, is_open = time
-        return Form(bare, explicit, () if is_open is None else (is_open,))
-    return None
+    # "1969" alone may be any number.
+    if preposition and _YEAR.fullmatch(line):
+        return Form(line, line)
+    time = read_time(line)
+    if time is None:
+        return None
+    key, in_either_half = time
+    weaker = (in_either_half,) if in_either_half else ()
+    return Form(line, key, weaker)
 
 
 # Quantities
@@ -264,7 +253,7 @@ _MOST_SUMMANDS: Final = 4
 _AND: Final = re.compile(r",?\s(?:and\s)?|,\s?")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Quantity:
     value: Fraction
     unit: units.Unit | None = None
@@ -274,17 +263,15 @@ class _Quantity:
     @property
     def key(self) -> str:
         """The number, with the unit: ``5000 m``."""
-        number = spelled(self.value)
         if self.is_share:
-            return f"{number} of 1"
-        if self.unit is None:
-            return f"{number} {self.noun}".rstrip()
+            return f"{spelled(self.value)} of 1"
         return f"{self._measure} {self.noun}".rstrip()
 
     @property
     def _measure(self) -> str:
         """The number in base units, with the base unit."""
-        assert self.unit is not None
+        if self.unit is None:
+            return spelled(self.value)
         if self.unit.is_money or self.unit.meanings:
             return f"{spelled(self.value * self.unit.factor)} {self.unit.name}"
         return " ".join(units.in_base_units(self.value, self.unit.name))
@@ -295,14 +282,16 @@ class _Quantity:
         number = spelled(self.value)
         if self.is_share:
             percents = self.value * 100
-            return (number, spelled(percents)) if percents > 1 else (number,)
+            # "50%" may be written as 0.5 or 50, but "0.5%" not as 0.5.
+            if percents > 1:
+                return number, spelled(percents)
+            return (number,)
         if self.unit is None:
             return (number,) if self.noun else ()
-        vague = [
-            f"{number} {name}"
-            for name, meanings in units.AMBIGUOUS.items()
-            if self.unit.name in meanings
-        ]
+        vague = []
+        for name, meanings in units.AMBIGUOUS.items():
+            if self.unit.name in meanings:
+                vague.append(f"{number} {name}")
         if self.noun:
             vague.append(self._measure)
         if self.unit.is_money and "/" in self.unit.name:
@@ -321,23 +310,22 @@ def _read_quantity(text: str, *, unit: units.Unit | None = None) -> _Quantity | 
     """Read a whole text as a number with its unit; ``unit`` is that of a number that
     has none.
     """
-    is_negative = False
-    if minus := _MINUS.match(text):
-        is_negative = True
+    minus = _MINUS.match(text)
+    if minus:
         text = text[minus.end() :]
     for comma_decimal in (False, True):
         quantity = _with_sign(text, comma_decimal) or _with_unit(text, comma_decimal)
-        if quantity is None or (
-            comma_decimal and not (quantity.unit or quantity.is_share)
-        ):
+        if quantity is None:
             continue
-        bare = quantity.unit is None and not quantity.noun and not quantity.is_share
-        return _Quantity(
-            -quantity.value if is_negative else quantity.value,
-            unit if bare else quantity.unit,
-            quantity.noun,
-            quantity.is_share,
-        )
+        has_unit = quantity.unit is not None or quantity.is_share
+        # "3,5" alone may be two numbers; "3,5 km" is one.
+        if comma_decimal and not has_unit:
+            continue
+        if minus:
+            quantity.value = -quantity.value
+        if not has_unit and not quantity.noun:
+            quantity.unit = unit
+        return quantity
     return None
 
 
@@ -399,7 +387,9 @@ def _with_unit(text: str, comma_decimal: bool) -> _Quantity | None:
                 number.value * 10 ** _THOUSANDS[scale[1][0].lower()], money
             )
     is_stuck = not after.startswith((" ", "-", "'"))
-    name = after.strip().lstrip("-") if after.startswith("-") else after.strip()
+    name = after.strip()
+    if after.startswith("-"):  # 5-km
+        name = name.lstrip("-")
     if is_stuck and re.match(r"[A-Za-z](?![A-Za-z])", after) and "/" not in after:
         return None  # 12A, 3a, 4k, 5m
     if unit := units.read_unit(name):
@@ -420,12 +410,10 @@ def _with_unit_and_noun(value: Fraction, name: str) -> _Quantity | None:
     words = name.split(" ")
     for count in range(min(len(words) - 1, 3), 0, -1):
         unit = units.read_unit(" ".join(words[:count]))
+        if unit is None or unit.is_money:
+            continue
         rest = " ".join(words[count:])
-        if (
-            unit
-            and not unit.is_money
-            and (_OF_SOMETHING.fullmatch(f" {rest}") or _is_noun(rest))
-        ):
+        if _OF_SOMETHING.fullmatch(f" {rest}") or _is_noun(rest):
             return _Quantity(value, unit, rest.casefold())
     return None
 
@@ -457,25 +445,30 @@ def _sum(line: str) -> Form | None:
     ]
     if not 0 < len(cuts) < _MOST_SUMMANDS:
         return None
-    pieces = [line[start:end] for start, end in _between(cuts, len(line))]
-    quantities = [
-        quantity
-        for quantity in map(_read_quantity, pieces)
-        if quantity and quantity.unit
-    ]
-    measures = [quantity.key.partition(" ") for quantity in quantities]
-    names = {quantity.unit for quantity in quantities}
-    dimensions = {unit for _, _, unit in measures}
-    is_sum = len(quantities) == len(pieces) == len(names) and len(dimensions) == 1
-    if not is_sum:
+    total = Fraction(0)
+    summed_units = []
+    base_units = set()
+    for piece in _pieces(line, cuts):
+        quantity = _read_quantity(piece)
+        # "5 km, 3 km" is a list.
+        if quantity is None or not quantity.unit or quantity.unit in summed_units:
+            return None
+        summed_units.append(quantity.unit)
+        number, _, base_unit = quantity.key.partition(" ")
+        base_units.add(base_unit)
+        total += Fraction(number)
+    if len(base_units) > 1:
         return None
-    total = sum((Fraction(number) for number, _, _ in measures), Fraction(0))
-    return Form(line, f"{float(total):.12g} {measures[0][2]}")
+    return Form(line, f"{float(total):.12g} {base_units.pop()}")
 
 
-def _between(cuts: Sequence[re.Match[str]], end: int) -> list[tuple[int, int]]:
-    starts = [0, *(cut.end() for cut in cuts)]
-    return list(zip(starts, [*(cut.start() for cut in cuts), end], strict=True))
+def _pieces(line: str, cuts: Sequence[re.Match[str]]) -> list[str]:
+    pieces = []
+    start = 0
+    for cut in cuts:
+        pieces.append(line[start : cut.start()])
+        start = cut.end()
+    return [*pieces, line[start:]]
 
 
 # Bounds and ranges
@@ -487,8 +480,7 @@ _BOUNDS: Final = {
     "<": r"fewer than|less than|under|below|<",
 }
 _BOUND: Final = re.compile(
-    "|".join(f"(?P<b{at}>{words})" for at, words in enumerate(_BOUNDS.values()))
-    + r"(?=[\s\d])",
+    "|".join(f"({words})" for words in _BOUNDS.values()) + r"(?=[\s\d])",
     re.IGNORECASE,
 )
 _OR_MORE: Final = re.compile(
@@ -501,21 +493,19 @@ _RANGE: Final = re.compile(
 
 
 def _bound(line: str) -> Form | None:
-    sign = ""
-    rest = line
     if bound := _BOUND.match(line):
-        sign = list(_BOUNDS)[int((bound.lastgroup or "b0")[1:])]
+        sign = list(_BOUNDS)[(bound.lastindex or 0) - 1]
         rest = line[bound.end() :].strip()
     elif bound := _OR_MORE.fullmatch(line):
         sign = "≥" if bound["more"] else "≤"
         rest = bound["quantity"] + bound["noun"]
-    if not sign or (quantity := _read_quantity(rest)) is None:
+    else:
         return None
-    return Form(
-        line,
-        f"{sign} {quantity.key}",
-        tuple(f"{sign} {key}" for key in quantity.weaker),
-    )
+    quantity = _read_quantity(rest)
+    if quantity is None:
+        return None
+    weaker = tuple(f"{sign} {key}" for key in quantity.weaker)
+    return Form(line, f"{sign} {quantity.key}", weaker)
 
 
 _NOUN_FIRST: Final = re.compile(r"(?P<noun>[^\W\d_]{3,})\s(?P<range>\d.*)")
@@ -530,7 +520,10 @@ def _ratio(line: str) -> Form | None:
 def _range_behind_noun(line: str) -> Form | None:
     """Read ``pages 301 to 318``."""
     match = _NOUN_FIRST.fullmatch(line)
-    if match is None or (form := _range(match["range"])) is None:
+    if match is None:
+        return None
+    form = _range(match["range"])
+    if form is None:
         return None
     return Form(line, f"{match['noun'].casefold()} {form.key}", (form.key,))
 
@@ -603,18 +596,13 @@ def _equation(line: str) -> Form | None:
 
 # Lists, sets and tuples
 
-_OPENING: Final = {"(": ")", "[": "]", "{": "}", "<": ">", "⟨": "⟩"}
-
 
 def _enclosed(line: str) -> Form | None:
     """Read a set, a tuple, an interval, or a list in brackets."""
     opening = line[:1]
     closing = line[-1:]
-    if (
-        opening not in _OPENING
-        or closing not in (")", "]", "}", ">", "⟩")
-        or len(line) < 3
-    ):
+    # The brackets of "[0, 1)" differ.
+    if opening not in "([{<⟨" or closing not in ")]}>⟩" or len(line) < 3:
         return None
     inside = line[1:-1]
     if not _is_balanced(inside):
@@ -622,15 +610,13 @@ def _enclosed(line: str) -> Form | None:
     parts = _cut_at(inside, ",;")
     if len(parts) < 2 and not (opening + closing == "{}" and inside.strip()):
         return None
-    forms = [
-        _form_of_line(_without_outer_marks(part)) for part in parts or [inside.strip()]
-    ]
-    if opening + closing == "{}":
-        keys = sorted({form.key for form in forms})
-        return Form(line, "{" + "; ".join(keys) + "}")
+    forms = _forms_of_parts(parts or [inside.strip()])
     if opening + closing == "[]":
-        return _listed(line, parts, forms)
-    return Form(line, opening + "; ".join(form.key for form in forms) + closing)
+        return _listed(line, forms)
+    keys = [form.key for form in forms]
+    if opening + closing == "{}":
+        keys = sorted(set(keys))
+    return Form(line, opening + "; ".join(keys) + closing)
 
 
 def _several(line: str) -> Form | None:
@@ -638,10 +624,14 @@ def _several(line: str) -> Form | None:
     parts = list_parts(line)
     if not 1 < len(parts) <= _MOST_PARTS:
         return None
-    forms = [_form_of_line(_without_outer_marks(part)) for part in parts]
+    forms = _forms_of_parts(parts)
     if _cut_by(_joints("alternative", languages.language_of(line)), line):
         return Form(line, " or ".join(form.key for form in forms), kind="list")
-    return _listed(line, parts, forms)
+    return _listed(line, forms)
+
+
+def _forms_of_parts(parts: Sequence[str]) -> list[Form]:
+    return [_form_of_line(_without_outer_marks(part)) for part in parts]
 
 
 def list_parts(line: str) -> list[str]:
@@ -650,14 +640,13 @@ def list_parts(line: str) -> list[str]:
     """
     if not _is_balanced(line) or "\\begin" in line:
         return [line]
-    if alternatives := _cut_by(
-        _joints("alternative", languages.language_of(line)), line
-    ):
+    language = languages.language_of(line)
+    if alternatives := _cut_by(_joints("alternative", language), line):
         return alternatives
-    pieces = _cut_by(_joints("conjunction", languages.language_of(line)), line) or [
-        line
-    ]
-    return [part for piece in pieces for part in _cut_at(piece, ",;、،") or [piece]]
+    parts = []
+    for piece in _cut_by(_joints("conjunction", language), line) or [line]:
+        parts += _cut_at(piece, ",;、،") or [piece]
+    return parts
 
 
 @cache
@@ -670,24 +659,26 @@ def _joints(field: str, language: languages.Language) -> re.Pattern[str]:
     return re.compile(rf"(?:\s*[,;]\s*|\s)(?:{words}|{english})\s", re.IGNORECASE)
 
 
-def _listed(line: str, parts: Sequence[str], forms: Sequence[Form]) -> Form:
-    """Return the form of a list. A list of one part is that part."""
-    if len(forms) == 1:
-        return Form(line, "[" + forms[0].key + "]", kind="list")
-    key = "; ".join(form.key for form in forms)
-    barest = "; ".join(
-        form.weaker[-1] if form.weaker and form.kind == "value" else form.key
-        for form in forms
-    )
-    return Form(line, key, (barest,) if barest != key else (), kind="list")
+def _listed(line: str, forms: Sequence[Form]) -> Form:
+    keys = [form.key for form in forms]
+    if len(keys) == 1:
+        return Form(line, f"[{keys[0]}]", kind="list")
+    bare_keys = []
+    for form in forms:
+        is_quantity = form.weaker and form.kind == "value"
+        bare_keys.append(form.weaker[-1] if is_quantity else form.key)
+    # "3, 4" may leave out the units of "3 m, 4 m", all or none.
+    weaker = ("; ".join(bare_keys),) if bare_keys != keys else ()
+    return Form(line, "; ".join(keys), weaker, kind="list")
 
 
 def _cut_by(pattern: re.Pattern[str], line: str) -> list[str]:
     """Cut a line at the matches that are outside of brackets; nothing if there is none."""
     depths = _depths(line)
     cuts = [match for match in pattern.finditer(line) if depths[match.start()] == 0]
-    parts = [line[start:end] for start, end in _between(cuts, len(line))]
-    return [part for part in parts if part.strip()] if cuts else []
+    if not cuts:
+        return []
+    return [part for part in _pieces(line, cuts) if part.strip()]
 
 
 def _cut_at(line: str, marks: str) -> list[str]:
@@ -799,10 +790,8 @@ def _as_sql(text: str) -> Form:
     """
     line = " ".join(text.split())
     pieces = _QUOTED.split(line)
-    folded = "".join(
-        piece if index % 2 else piece.casefold() for index, piece in enumerate(pieces)
-    )
-    return Form(line, folded.rstrip(" ;."), kind="code")
+    pieces[::2] = map(str.casefold, pieces[::2])
+    return Form(line, "".join(pieces).rstrip(" ;."), kind="code")
 
 
 def _as_text(line: str) -> Form:
@@ -812,28 +801,20 @@ def _as_text(line: str) -> Form:
     text = _INITIAL.sub("", _LABEL_MARK.sub("", text))
     text = _TITLE.sub("", _ARTICLE.sub("", text))
     text = " ".join(text.split()).strip(" .!?*\"'") or line
-    parts = re.split("[-']", text)
-    is_token = " " not in text and not all(
-        part.isalpha() or part.isdigit() for part in parts
-    )
     if len(text) > 1 and _FORMULA.fullmatch(text):  # CO is not Co
         return Form(line, text, (text.casefold(),), kind="text")
-    key = text if is_token else text.casefold()
-    bare = _without_article(key)
-    without_article = (bare,) if bare != key else ()
-    return Form(line, key, (*_family_name_first(key), *without_article), kind="text")
-
-
-def _without_article(key: str) -> str:
-    """Return a text without the article of a language other than English: "rhein" of
-    "der rhein".
-    """
-    match = _articles().match(key)
-    return key[match.end() :] if match else key
+    is_word = all(part.isalpha() or part.isdigit() for part in re.split("[-']", text))
+    # The case of a token such as "get_Name" or "R2D2" counts.
+    key = text.casefold() if is_word or " " in text else text
+    weaker = _family_name_first(key)
+    if article := _articles().match(key):
+        weaker = (*weaker, key[article.end() :])
+    return Form(line, key, weaker, kind="text")
 
 
 @cache
 def _articles() -> re.Pattern[str]:
+    """Return a pattern of articles, also of other languages: "der" of "der rhein"."""
     words = [word for word in languages.words("article") if len(word) > 1]
     elided = "|".join(re.escape(word) for word in words if word.endswith("'"))
     spaced = "|".join(re.escape(word) for word in words if not word.endswith("'"))
@@ -853,18 +834,18 @@ def _family_name_first(key: str) -> tuple[str, ...]:
 
 
 _READERS: Final[Sequence[Callable[[str], Form | None]]] = (
-    *(
-        _letter,
-        _yes_or_no,
-        _date,
-        _quantity,
-        _ratio,
-        _bound,
-        _range,
-        _range_behind_noun,
-        _equation,
-        _enclosed,
-    ),
-    *(_several, _explained, _mathematics),
+    _letter,
+    _yes_or_no,
+    _date,
+    _quantity,
+    _ratio,
+    _bound,
+    _range,
+    _range_behind_noun,
+    _equation,
+    _enclosed,
+    _several,
+    _explained,
+    _mathematics,
 )
 """Each reads a whole line, or nothing; the first that reads it decides."""

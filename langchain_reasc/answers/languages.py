@@ -754,11 +754,22 @@ def words(field: str) -> tuple[str, ...]:
 
 def word_patterns(words: Iterable[str]) -> tuple[str, str]:
     """Return a pattern of the words that spaces separate, and one of all others."""
-    spaced = []
-    unspaced = []
+    spaced: list[str] = []
+    unspaced: list[str] = []
     for word in words:
         (unspaced if is_unspaced(word[0]) else spaced).append(re.escape(word))
     return "|".join(spaced), "|".join(unspaced)
+
+
+@cache
+def words_pattern(words: tuple[str, ...]) -> re.Pattern[str]:
+    """Return a pattern of whole words; a word of a script without spaces may stand
+    anywhere.
+    """
+    spaced, unspaced = word_patterns(words)
+    if spaced:
+        spaced = rf"(?<!\w)(?:{spaced})(?!\w)"
+    return re.compile("|".join(filter(None, (spaced, unspaced))), re.IGNORECASE)
 
 
 def _month_numbers() -> dict[str, int]:

@@ -10,7 +10,6 @@ from langchain_reasc.answers.forms import (
     form_of,
     is_code,
     is_sql,
-    words_pattern,
 )
 
 SHORT: Final = 10
@@ -210,7 +209,7 @@ def _is_talk(text: str) -> bool:
 @cache
 def _courtesy() -> re.Pattern[str]:
     return re.compile(
-        rf"\W{{0,9}}(?:{words_pattern(languages.words('courtesy')).pattern})",
+        rf"\W{{0,9}}(?:{languages.words_pattern(languages.words('courtesy')).pattern})",
         re.IGNORECASE,
     )
 
@@ -260,7 +259,7 @@ def declines(paragraph: str) -> bool:
 
 @cache
 def _cannot() -> re.Pattern[str]:
-    words = words_pattern(languages.words("cannot")).pattern
+    words = languages.words_pattern(languages.words("cannot")).pattern
     return re.compile(
         rf"(?:\A|[.!?:;,]\s|\b(?:but|so|and|aber)\s)(?:unfortunately,?\s)?\W{{0,3}}(?:{words})",
         re.IGNORECASE,

@@ -11,7 +11,6 @@ from functools import cache, lru_cache
 from typing import Final
 
 from langchain_reasc.answers import languages
-from langchain_reasc.answers.forms import words_pattern
 from langchain_reasc.answers.languages import Language, is_unspaced, word_set
 
 _LONGEST: Final = 400
@@ -411,8 +410,8 @@ def _leading_copula() -> re.Pattern[str]:
 
 @cache
 def _closing_words() -> re.Pattern[str]:
-    stuck = []
-    spaced = []
+    stuck: list[str] = []
+    spaced: list[str] = []
     for word in languages.words("after"):
         is_stuck = word.startswith("'") or is_unspaced(word[0])
         (stuck if is_stuck else spaced).append(re.escape(word))
@@ -457,4 +456,4 @@ def has_question_subject(sentence: str, question: str) -> bool:
 @cache
 def reasons() -> re.Pattern[str]:
     """Return a pattern of what begins an explanation after an answer."""
-    return words_pattern(languages.words("reason"))
+    return languages.words_pattern(languages.words("reason"))
