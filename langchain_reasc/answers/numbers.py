@@ -81,8 +81,7 @@ def read_number(text: str, *, comma_decimal: bool = False) -> Number | None:
     number = _in_digits(text, comma_decimal) or _in_words(text)
     if number is None:
         return None
-    number = _with_half(text, number)
-    return _scaled(text, number)
+    return _scaled(text, _with_half(text, number))
 
 
 def spelled(value: Fraction) -> str:
@@ -99,14 +98,16 @@ def spelled(value: Fraction) -> str:
 
 
 def _in_digits(text: str, comma_decimal: bool) -> Number | None:
-    match = (_CONTINENTAL if comma_decimal else _ENGLISH).match(text)
+    pattern = _CONTINENTAL if comma_decimal else _ENGLISH
+    match = pattern.match(text)
     if match is None:
         return None
     value = _fraction(match) if match["bottom"] else _decimal(match)
     if value is None:
         return None
-    is_negative = (match["sign"] or "").startswith(("-", "–"))
-    return Number(-value if is_negative else value, match.end())
+    if (match["sign"] or "").startswith(("-", "–")):
+        value = -value
+    return Number(value, match.end())
 
 
 def _fraction(match: re.Match[str]) -> Fraction | None:
@@ -136,7 +137,9 @@ def _decimal(match: re.Match[str]) -> Fraction | None:
             return None
         return Fraction(number**power)
     exponent = int((groups["exponent"] or "0")[:9])
-    return None if abs(exponent) > _LARGEST_POWER else number * Fraction(10) ** exponent
+    if abs(exponent) > _LARGEST_POWER:
+        return None
+    return number * Fraction(10) ** exponent
 
 
 def _in_words(text: str) -> Number | None:
@@ -158,12 +161,12 @@ def _in_words(text: str) -> Number | None:
         elif word == "thousand":
             total = total + max(current, 1) * 1000
             current = 0
-        elif current % 100 and not (value < 10 and previous >= 20 and previous < 100):
+        elif current % 100 and not (value < 10 and 20 <= previous < 100):
             return None  # five six
         else:
             current += value
         previous = value
-    return Number(Fraction(total + current), match.start() + len(match[0].rstrip(" -")))
+    return Number(Fraction(total + current), len(match[0].rstrip(" -")))
 
 
 def _with_half(text: str, number: Number) -> Number:

@@ -53,19 +53,18 @@ def _goes_on(text: str, full_stop: re.Match[str]) -> bool:
     """
     before = text[max(0, full_stop.start() - 12) : full_stop.start()]
     last_word = before.rpartition(" ")[2].casefold()
+    # "The train leaves at 5 p.m. It is late."
     is_time = before.endswith(("a.m", "p.m"))
-    is_abbreviated = (
-        _ABBREVIATION.search(before) is not None or last_word in languages.MONTHS
-    )
+    is_abbreviated = _ABBREVIATION.search(before) or last_word in languages.MONTHS
     if is_abbreviated and not is_time and full_stop.end() < len(text.rstrip()):
         return True
     following = _NEXT_WORD.match(text, full_stop.end())
     if following is None:
         return False
     word = following[1]
-    return word[0].islower() or (
-        before[-1:].isdigit() and word.casefold() in languages.MONTHS
-    )
+    # "Am 5. Mai"
+    is_date = before[-1:].isdigit() and word.casefold() in languages.MONTHS
+    return is_date or word[0].islower()
 
 
 def sentences(text: str) -> list[str]:
@@ -104,13 +103,15 @@ def last_step(text: str) -> str | None:
     """Return the last line of a list that is a reasoning of several steps, and not an
     answer of several parts.
     """
-    first_line, _, rest = text.strip().partition("\n")
-    items = _list_items(rest if first_line.endswith(":") else text.strip())
-    if len(items) < 2 or not any(
-        len(item.split()) > SHORT or _STEP.search(item) for item in items
-    ):
+    text = text.strip()
+    first_line, _, rest = text.partition("\n")
+    items = _list_items(rest if first_line.endswith(":") else text)
+    if len(items) < 2:
         return None
-    return items[-1]
+    for item in items:
+        if len(item.split()) > SHORT or _STEP.search(item):
+            return items[-1]
+    return None
 
 
 def _list_items(text: str) -> list[str]:
@@ -192,8 +193,10 @@ def _fenced(text: str) -> list[Paragraph]:
     start = text.rfind("```", 0, max(end, 0))
     if end < 0 or start < 0 or not _is_talk(text[end + 3 :]):
         return []
-    before = [] if _is_talk(text[:start]) else [Paragraph(0, text[:start].strip())]
-    return [*before, Paragraph(start, text[start : end + 3])]
+    code = Paragraph(start, text[start : end + 3])
+    if _is_talk(text[:start]):
+        return [code]
+    return [Paragraph(0, text[:start].strip()), code]
 
 
 def _is_talk(text: str) -> bool:
@@ -269,8 +272,9 @@ def _cannot() -> re.Pattern[str]:
 def breaks_off(paragraph: str) -> bool:
     """Return whether a paragraph ends in the middle of a sentence."""
     last_line = paragraph[paragraph.rfind("\n") + 1 :]
-    last_sentence = sentences(last_line[-_LONGEST_SPAN:] or " ")[-1:] or [""]
-    words = last_sentence[0].count(" ") + 1
+    words = 0
+    for sentence in sentences(last_line[-_LONGEST_SPAN:]):
+        words = sentence.count(" ") + 1
     if words > 5 and _ENDS_IN_THE_MIDDLE.search(last_line):
         return True
     return words > SHORT and _ENDS_OPEN.search(last_line) is not None
