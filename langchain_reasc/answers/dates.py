@@ -33,7 +33,8 @@ def read_date(text: str) -> str | None:
     without a day; None if it is none.
     """
     for pattern in (_ISO, _CHINESE, *_named_patterns()):
-        if match := pattern.fullmatch(text):
+        match = pattern.fullmatch(text)
+        if match:
             return _written(match.groupdict())
     return None
 

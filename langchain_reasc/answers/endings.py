@@ -179,9 +179,11 @@ def _word(reason: object) -> str:
     word = str(getattr(reason, "value", reason)).rpartition(".")[2].lower()
     # LangChain joins the strings of a stream's chunks: ``STOPSTOP`` is ``STOP``, and
     # ``nullnullstop`` is ``stop``.
-    if pending := _IS_PENDING.match(word):
+    pending = _IS_PENDING.match(word)
+    if pending:
         word = word[pending.end() :]
-    if repeated := _REPEATED.fullmatch(word):
+    repeated = _REPEATED.fullmatch(word)
+    if repeated:
         return repeated[1]
     return word
 

@@ -59,7 +59,8 @@ def form_of(answer: str) -> Form:
         key = " ".join(answer.casefold().split())
         return Form(answer, key, kind="text")
     text = without_markup(answer)
-    if form := _json(text) or _bullets(text):
+    form = _json(text) or _bullets(text)
+    if form:
         return form
     if is_sql(text):
         return _as_sql(text)
@@ -95,7 +96,8 @@ def _form_of_line(line: str) -> Form:
     if line.isalpha() and line != "π":
         readers = (_yes_or_no, _quantity)
     for reader in readers:
-        if form := reader(line):
+        form = reader(line)
+        if form:
             return form
     return _as_text(line)
 
@@ -206,7 +208,8 @@ def _date(line: str) -> Form | None:
     preposition = _BEFORE_DATE.match(line)
     if preposition:
         line = line[preposition.end() :]
-    if date := read_date(line):
+    date = read_date(line)
+    if date:
         return Form(date, date)
     # "1969" alone may be any number.
     if preposition and _YEAR.fullmatch(line):
@@ -300,7 +303,8 @@ class _Quantity:
 
 
 def _quantity(line: str) -> Form | None:
-    if quantity := _read_quantity(line):
+    quantity = _read_quantity(line)
+    if quantity:
         spelling = line if quantity.weaker else quantity.key
         return Form(spelling, quantity.key, quantity.weaker)
     return _sum(line)
@@ -341,7 +345,8 @@ def _with_sign(text: str, comma_decimal: bool) -> _Quantity | None:
         return None
     value = number.value
     after = rest[number.end :]
-    if scale := _MONEY_SCALE.match(after):
+    scale = _MONEY_SCALE.match(after)
+    if scale:
         value *= 10 ** _THOUSANDS[scale[1][0].lower()]
         after = after[scale.end() :]
     if sign["minus"]:
@@ -376,11 +381,14 @@ def _with_unit(text: str, comma_decimal: bool) -> _Quantity | None:
     after = text[number.end :]
     if not after:
         return _Quantity(number.value)
-    if share := _PERCENT.match(after):
+    share = _PERCENT.match(after)
+    if share:
         return _share(number.value / 100, after[share.end() :])
-    if share := _PER_MILLE.fullmatch(after):
+    share = _PER_MILLE.fullmatch(after)
+    if share:
         return _share(number.value / 1000, "")
-    if scale := _MONEY_SCALE.match(after):
+    scale = _MONEY_SCALE.match(after)
+    if scale:
         money = units.read_unit(after[scale.end() :].strip())
         if money and money.is_money:  # 1.5M USD
             return _Quantity(
@@ -392,13 +400,16 @@ def _with_unit(text: str, comma_decimal: bool) -> _Quantity | None:
         name = name.lstrip("-")
     if is_stuck and re.match(r"[A-Za-z](?![A-Za-z])", after) and "/" not in after:
         return None  # 12A, 3a, 4k, 5m
-    if unit := units.read_unit(name):
+    unit = units.read_unit(name)
+    if unit:
         return _Quantity(number.value, unit)
     if is_stuck and not is_unspaced(name[0]):
         return None  # 6ab, 25π
-    if quantity := _with_unit_and_noun(number.value, name):
+    quantity = _with_unit_and_noun(number.value, name)
+    if quantity:
         return quantity
-    if part := _OF_THE.fullmatch(name):
+    part = _OF_THE.fullmatch(name)
+    if part:
         name = part["noun"]
     if _is_noun(name):
         return _Quantity(number.value, noun=name.casefold())
@@ -436,7 +447,8 @@ def _is_noun(text: str) -> bool:
 
 def _sum(line: str) -> Form | None:
     """Read ``5 hours 30 minutes``, ``3 dollars and 50 cents`` or ``5'3"``."""
-    if feet := _FEET.fullmatch(line):
+    feet = _FEET.fullmatch(line)
+    if feet:
         line = f"{feet['feet']} ft {feet['inches']} in"
     cuts = [
         match
@@ -493,7 +505,8 @@ _RANGE: Final = re.compile(
 
 
 def _bound(line: str) -> Form | None:
-    if bound := _BOUND.match(line):
+    bound = _BOUND.match(line)
+    if bound:
         sign = list(_BOUNDS)[(bound.lastindex or 0) - 1]
         rest = line[bound.end() :].strip()
     elif bound := _OR_MORE.fullmatch(line):
@@ -641,7 +654,8 @@ def list_parts(line: str) -> list[str]:
     if not _is_balanced(line) or "\\begin" in line:
         return [line]
     language = languages.language_of(line)
-    if alternatives := _cut_by(_joints("alternative", language), line):
+    alternatives = _cut_by(_joints("alternative", language), line)
+    if alternatives:
         return alternatives
     parts = []
     for piece in _cut_by(_joints("conjunction", language), line) or [line]:
@@ -807,7 +821,8 @@ def _as_text(line: str) -> Form:
     # The case of a token such as "get_Name" or "R2D2" counts.
     key = text.casefold() if is_word or " " in text else text
     weaker = _family_name_first(key)
-    if article := _articles().match(key):
+    article = _articles().match(key)
+    if article:
         weaker = (*weaker, key[article.end() :])
     return Form(line, key, weaker, kind="text")
 

@@ -87,7 +87,8 @@ def canonical_mathematics(answer: str) -> str:
         parts = list_parts(form.written)
         if len(parts) > 1:
             return ", ".join(map(canonical_mathematics, parts))
-    if equation := named_value(form.written):
+    equation = named_value(form.written)
+    if equation:
         name, value = equation
         return f"{name} = {canonical_mathematics(value)}"
     # What has a unit or words is not a formula.

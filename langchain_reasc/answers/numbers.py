@@ -144,7 +144,8 @@ def _decimal(match: re.Match[str]) -> Fraction | None:
 
 def _in_words(text: str) -> Number | None:
     """Read a number in English words, up to the thousands."""
-    if dozen := _A_DOZEN.match(text):
+    dozen = _A_DOZEN.match(text)
+    if dozen:
         return Number(Fraction(1), dozen.end())
     match = _WORDS.match(text)
     if match is None:
@@ -183,6 +184,7 @@ def _scaled(text: str, number: Number) -> Number:
     while scale := _SCALE.match(text, number.end):
         power = SCALES[scale["word"].casefold()]
         number = Number(number.value * 10**power, scale.end())
-    if dozen := _DOZEN.match(text, number.end):
+    dozen = _DOZEN.match(text, number.end)
+    if dozen:
         number = Number(number.value * 12, dozen.end())
     return number

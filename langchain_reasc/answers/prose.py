@@ -72,7 +72,8 @@ def sentences(text: str) -> list[str]:
     cut = []
     while text:
         end, mark = sentence_end(text)
-        if sentence := text[: end + len(mark)].strip():
+        sentence = text[: end + len(mark)].strip()
+        if sentence:
             cut.append(sentence)
         text = text[end + max(len(mark), 1) :]
     return cut

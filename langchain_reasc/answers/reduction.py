@@ -29,6 +29,8 @@ _TRIED: Final = 3
 _PIECE: Final = re.compile(
     r"\*\*(?P<bold>[^*\n]{1,200}?)\*\*|(?<![`\w])`(?P<code>[^`\n]{1,200})`(?!`)|\$\\boxed\{(?P<box>[^$]*)\}\$"
 )
+_PLAIN: Final = re.compile(r"[A-Za-z\d]+|[-+$]?\d(?:[\d.,:/-]*\d)?%?", re.ASCII)
+"""A word or a number, of which nothing can be left out."""
 _WHOLLY_QUOTED: Final = re.compile(r"\"[^\"]+\"|“[^”]+”")
 _OPENING: Final = re.compile(
     r"(?:that |equal to |exactly |simply |just |therefore,? |then,? |=\s?)+",
@@ -38,13 +40,18 @@ _OPENING: Final = re.compile(
 
 def reduced(statement: str, question: str) -> str:
     """Return the part of a statement that is the answer."""
-    text = without_citations(statement.strip()[:_LONGEST])
+    text = statement.strip()[:_LONGEST]
+    if _PLAIN.fullmatch(text):
+        return text
+    text = without_citations(text)
     if is_block(text) or _WHOLLY_QUOTED.fullmatch(text):
         return text
-    if piece := only_piece(text):
+    piece = only_piece(text)
+    if piece:
         return reduced(without_head(piece, question), question)
     text = without_closing_words(_without_explanation(text).strip(" *_"))
-    if opening := _OPENING.match(text):
+    opening = _OPENING.match(text)
+    if opening:
         text = text[opening.end() :]
     if not form_of(text).is_value:
         text = _APPOSITION.sub("", answering_part(_without_aside(text), question))
@@ -129,7 +136,8 @@ def _without_explanation(text: str) -> str:
         or _LOOKS_LIKE_CODE.search(text)
     ):
         return text
-    if relative := _RELATIVE.search(text):
+    relative = _RELATIVE.search(text)
+    if relative:
         text = text[: relative.start("clause")]
     for pattern in (reasons(), _TALK):
         match = pattern.search(text, 1)
@@ -232,7 +240,8 @@ def _value_within(part: str, question: str) -> str:
         return part
     if question and tells_more(part, question):
         return part
-    if date := find_date(part):
+    date = find_date(part)
+    if date:
         return date
     if part.count(" ") < 2 or QUANTITY.match(part):
         return part
@@ -250,7 +259,8 @@ def _value_within(part: str, question: str) -> str:
     if first is None or _HEDGED.search(plain[: first.start()]):
         return part
     # "3 of the 5 students": the number of the main clause counts.
-    if subordinate := _SUBORDINATE.search(plain, first.end()):
+    subordinate = _SUBORDINATE.search(plain, first.end())
+    if subordinate:
         plain = plain[: subordinate.start()]
     return last_quantity(plain) or part
 

@@ -144,7 +144,8 @@ def _conclusion(text: str, question: str) -> Statement | None:
         parts = []
         for piece in pieces:
             parts += sentences(piece.text)
-        if answer := _answered_first(parts, question):
+        answer = _answered_first(parts, question)
+        if answer:
             return Statement(0, answer)
     start, paragraph = pieces[-1]
     is_alone = is_all and len(pieces) == 1
@@ -160,7 +161,8 @@ def _concluded(
     """Return the span of the last paragraph, and whether it is surely an answer as a
     whole.
     """
-    if step := last_step(paragraph):
+    step = last_step(paragraph)
+    if step:
         span, _ = _concluded(step, question, is_alone=is_alone)
         return span, is_alone
     if is_block(paragraph):
@@ -176,7 +178,8 @@ def _concluded(
         span = reduced(line, question)
         is_sentence = span.count(" ") > 2 and span == line
         return span, is_alone or not is_sentence
-    if piece := only_piece(paragraph) or only_piece(last):
+    piece = only_piece(paragraph) or only_piece(last)
+    if piece:
         return reduced(without_head(piece, question), question), True
     if is_broken:
         return None, False

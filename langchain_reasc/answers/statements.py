@@ -215,12 +215,14 @@ def _last_cued(text: str, question: str, cut_off: bool) -> Statement | None:
 
 
 def _statement_behind(text: str, start: int, behind: str, cut_off: bool) -> str | None:
-    if heading := _HEADING.match(behind):
+    heading = _HEADING.match(behind)
+    if heading:
         earliest = max(0, start - _LONGEST_HEAD)
         line_start = text.rfind("\n", earliest, start) + 1
         if _IS_HEADING.fullmatch(text, line_start or earliest, start):
             return _below_heading(behind[heading.end() :], cut_off)
-    if link := _link().match(behind):
+    link = _link().match(behind)
+    if link:
         rest = behind[link.end() :]
         if "\n" in link[0]:
             return _below_heading(rest, cut_off)
@@ -248,7 +250,8 @@ def _cues(text: str) -> list[tuple[int, str]]:
                 start = small.rfind(word, 0, start)
                 if start < 0:
                     break
-                if start == 0 or is_unspaced(word[0]) or not small[start - 1].isalnum():
+                is_within_word = start > 0 and small[start - 1].isalnum()
+                if not is_within_word or is_unspaced(word[0]):
                     cues.append((offset + start, word))
         # The beginning of a long text is only searched if its end has no cue.
         if cues:
