@@ -25,6 +25,7 @@ LONGEST: Final = 1000
 """The most characters of an answer that is read. A longer answer is compared as a text.
 """
 _MOST_PARTS: Final = 60
+_LONG_NUMBER: Final = 18
 
 Kind = Literal["value", "list", "mathematics", "code", "text"]
 
@@ -55,6 +56,10 @@ class Form:
 @lru_cache(maxsize=8192)
 def form_of(answer: str) -> Form:
     """Return the form of an answer."""
+    # Most answers are a plain number.
+    if answer.isascii() and answer.isdecimal() and len(answer) < _LONG_NUMBER:
+        number = str(int(answer))
+        return Form(number, number)
     if len(answer) > LONGEST:
         key = " ".join(answer.casefold().split())
         return Form(answer, key, kind="text")
@@ -67,7 +72,9 @@ def form_of(answer: str) -> Form:
     if is_code(text):
         return Form(text, text.rstrip(), kind="code")
     line = " ".join(plain_text(text).split())
-    return _form_of_line(_without_outer_marks(line)) if line else Form("", "")
+    if not line:
+        return Form("", "")
+    return _form_of_line(_without_outer_marks(line))
 
 
 def written(answer: str) -> str:
@@ -107,6 +114,7 @@ def _form_of_line(line: str) -> Form:
 EMOJI: Final = re.compile(
     "[\U0001f000-\U0001faff\u2600-\u26ff\u2705\u2714\u2728\u2764\ufe0f]+"
 )
+# The "!" of "5!" is a factorial, that of "Paris!" is a mark.
 _FINAL_MARKS: Final = re.compile(r"[\s.。।,;:،…]+\Z|(?<=[^\W\d_]{2})[!！]+\Z|[?？]+\Z")
 _FIRST_MARKS: Final = re.compile(r"\A[\s:;,。]+")
 _ERA_FIRST: Final = re.compile(r"(AD|BC|BCE|CE) (\d+)")
@@ -152,17 +160,18 @@ def _bullets(text: str) -> Form | None:
 
 # Yes and no
 
+# "No.5" is a number, and "No 5" is not a verdict either.
 _AFTER_YES: Final = re.compile(r"\s*(?:[,.;:!。,、،—–-]|\Z)\s*(?!\d)")
 
 
 def _yes_or_no(line: str) -> Form | None:
     folded = line.casefold()
-    if not folded.startswith((*languages.words("yes"), *languages.words("no"))):
-        return None
     for verdict in ("yes", "no"):
         for word in languages.words(verdict):
+            if not folded.startswith(word):
+                continue
             rest = line[len(word) :]
-            if not folded.startswith(word) or not _AFTER_YES.match(rest):
+            if not _AFTER_YES.match(rest):
                 continue
             speakers = [
                 language
@@ -180,6 +189,7 @@ def _yes_or_no(line: str) -> Form | None:
 
 # A letter of multiple choice
 
+# "(B)" and "b)"
 _BRACKETED: Final = re.compile(r"[(\[](\w)[)\]]|(\w)[).]")
 _OPTION: Final = re.compile(
     r"(?:option|choice|alternative|letter|answer)\s\(?([A-J])\)?", re.IGNORECASE
@@ -198,6 +208,7 @@ def _letter(line: str) -> Form | None:
 
 # Dates and times
 
+# "on March 5", "am 5. März"
 _BEFORE_DATE: Final = re.compile(
     r"(?:in|on|at|by|the|year|em|en|le|am|um|im|il|el|w|в)\s", re.IGNORECASE
 )
@@ -224,6 +235,7 @@ def _date(line: str) -> Form | None:
 
 # Quantities
 
+# "5 apples" counts apples, but "5 squared", "5 or 6" and "5 BC" count nothing.
 _NOT_A_NOUN: Final = word_set(
     "squared cubed or and bc ad bce ce ago of out in on at to from by per below above "
     "before after times factorial remainder mod over under plus minus than each "
@@ -239,15 +251,19 @@ _PERCENT: Final = re.compile(
     re.IGNORECASE,
 )
 _PER_MILLE: Final = re.compile(r"\s?‰")
+# "20% of the students", "5 m of rope"
 _OF_SOMETHING: Final = re.compile(
     r"\s(?:of|de|d'|von|di)\s(?:the\s|all\s)?(?P<noun>[^\W\d_]+(?: [^\W\d_]+){0,2})\Z"
 )
+# "3 of the apples" are 3 apples.
 _OF_THE: Final = re.compile(
     r"(?:out )?of (?:the|his|her|their|its|all|these|those)\s(?P<noun>[^\W\d_]+)",
     re.IGNORECASE,
 )
+# "$5k", "€3.2bn"
 _MONEY_SCALE: Final = re.compile(r"\s?(k|K|M|m|mn|mm|MM|B|b|bn|Bn|T|tn)(?![A-Za-z])")
 _THOUSANDS: Final = {"k": 3, "m": 6, "b": 9, "t": 12}
+# 5'3"
 _FEET: Final = re.compile(
     r"(?P<feet>\d+)\s?(?:'|′|ft|feet)\s?(?P<inches>\d+(?:\.\d+)?)\s?(?:\"|″|''|in|inches)?",
     re.IGNORECASE,
@@ -522,6 +538,7 @@ def _bound(line: str) -> Form | None:
 
 
 _NOUN_FIRST: Final = re.compile(r"(?P<noun>[^\W\d_]{3,})\s(?P<range>\d.*)")
+# "3:4"
 _RATIO: Final = re.compile(r"(\d+(?:\.\d+)?)\s?:\s?(\d+(?:\.\d+)?)")
 
 
@@ -584,6 +601,7 @@ def _range_of_times(line: str, low_text: str, high_text: str) -> Form | None:
 
 # Equations
 
+# "x", "x_1", "f(x)", "x'", "total cost"
 _NAME: Final = re.compile(
     r"(?P<name>[^\W\d](?:_?\{?\w{1,3}\}?)?'?(?:\([\w,. ]*\))?|[^\W\d][\w ]{1,30})\s?=\s?(?P<value>[^=]+)"
 )
@@ -718,9 +736,11 @@ def _is_balanced(line: str) -> bool:
 
 # Texts
 
+# "Oslo (the capital)"
 _EXPLANATION: Final = re.compile(
     r"(?P<before>.*\S)\s\((?P<inside>[^()]*[^\W\d_]{2}[^()]*)\)"
 )
+# The parentheses of "2 (mod 5)" and "x (not 3)" belong to the answer.
 _OF_VALUE: Final = re.compile(
     r"\bnot\b|\bmod\b|[=<>≤≥^\\+*/]|\d\s?-\s?\d", re.IGNORECASE
 )
@@ -730,8 +750,11 @@ _FUNCTIONS: Final = re.compile(
 )
 _WORD: Final = re.compile(r"[^\W\d_]{2,}")
 _OPERATOR: Final = re.compile(r"[-+*/^=<>|√±·×÷≤≥≠!π_∪∩]")
+# "x + 1" is "x+1".
 _LOOSE_SPACE: Final = re.compile(r"(?<=\W) | (?=\W)|(?<=\d) (?=[^\W\d])")
+# "2*x" is "2x".
 _TIMES: Final = re.compile(r"(?<=\d)[*·](?=[a-zA-Z])")
+# "a = b", "f(x)", "/usr/bin", "--help", "->", "a.b()", "else:"
 _CODE: Final = re.compile(
     r"[={}\[\];_\\]|\w\(|(?:^|\s|\w)/\w+|(?:^|\s)--?\w|->|\w\.\w+\(|\w:$|\n"
 )
@@ -747,7 +770,9 @@ _TITLE: Final = re.compile(
     r"rev|hon|president)\.?\s)+(?=[^\W\d_])",
     re.IGNORECASE,
 )
+# "J. Smith" and "Smith Jr." are "J Smith" and "Smith Jr".
 _INITIAL: Final = re.compile(r"(?<=\b[^\W\d_])\.(?=\s|$)|(?<=\b[JS]r)\.(?=\s|$)")
+# "Bus: 7" is "Bus 7".
 _LABEL_MARK: Final = re.compile(r"[:,](?=\s)|[\"“”«»]")
 _ELEMENTS: Final = (
     "He|Li|Be|Ne|Na|Mg|Al|Si|Cl|Ar|Ca|Sc|Ti|Cr|Mn|Fe|Co|Ni|Cu|Zn|Ga|Ge|As|Se|Br|Kr|Rb|Sr|Zr|Nb|Mo|Ag|Cd|Sn|Sb|Te|"
