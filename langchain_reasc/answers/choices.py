@@ -150,12 +150,13 @@ def _implied(text: str, letters: str) -> str | None:
     """
     capital = f"[{re.escape(letters)}]"
     either = rf"(?:[(\[]({capital})[)\]]|({capital})(?![\w'’]))"
+    answer_nouns = languages.either(languages.words("answer"))
     for pattern in (
         rf"{either}\W{{0,3}}\s*(?:{_RIGHT}|remains|fits|makes|satisfies|follows|must be)",
         rf"(?i:\b{_CHOSEN})\s+(?:option\s+|choice\s+)?[*_]*{either}(?=[*_\s.,;:)]|\Z){_WRONG}(?!\s+(?!because|since|fits|makes|satisfies|remains|is)[a-z])",
         rf"^[^\w\n]{{0,20}}({capital})(?:[^\w\n]{{0,20}}|[).:]\s[^\n]{{1,80}})$",
         _behind_copula(capital),
-        rf"(?i:\b(?:{_answer_nouns()}))\s+[(*]*({capital})(?![\w'’])(?!\s[a-z]+\s[a-z])",
+        rf"(?i:\b(?:{answer_nouns}))\s+[(*]*({capital})(?![\w'’])(?!\s[a-z]+\s[a-z])",
         rf"\(({capital})\){_WRONG}",
     ):
         matches = list(re.finditer(pattern, text[-4000:], re.MULTILINE))
@@ -169,25 +170,18 @@ def _implied(text: str, letters: str) -> str | None:
 def _nouns() -> str:
     """Return what may stand in front of a letter, as a pattern."""
     nouns = (*languages.words("choice"), *languages.words("answer"))
-    return "|".join(map(re.escape, (*nouns, "graph", "figure", "picture")))
+    return languages.either((*nouns, "graph", "figure", "picture"))
 
 
 @cache
 def _behind_copula(capital: str) -> str:
     """Return a pattern of a letter behind "is": "la opción correcta es la B) Mercurio"."""
     spaced, unspaced = languages.word_patterns(languages.words("copula"))
-    before = "|".join(
-        map(re.escape, (*languages.words("article"), *languages.words("choice")))
-    )
+    before = languages.either((*languages.words("article"), *languages.words("choice")))
     return (
         rf"(?:(?i:\b(?:{spaced}))\s+|(?:{unspaced})\s?)(?i:(?:{before})\s+)*[(*（]*({capital})"
         r"(?=[)*）]*(?:\Z|[).:*（]\s?|\s\(|\n))"
     )
-
-
-@cache
-def _answer_nouns() -> str:
-    return "|".join(map(re.escape, languages.words("answer")))
 
 
 _SAID_BEFORE: Final = re.compile(
@@ -209,7 +203,7 @@ class LabelFinder:
         self._labels = {_folded(label): label for label in labels}
         ordered = sorted(self._labels, key=len, reverse=True)
         self._pattern = re.compile(
-            rf"(?<![\w-])(?:{'|'.join(map(re.escape, ordered))})(?![\w-])"
+            rf"(?<![\w-])(?:{languages.either(ordered)})(?![\w-])"
         )
 
     def __call__(

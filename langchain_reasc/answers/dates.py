@@ -8,7 +8,7 @@ import re
 from functools import cache
 from typing import Final
 
-from langchain_reasc.answers.languages import MONTHS
+from langchain_reasc.answers.languages import MONTHS, either
 
 _ISO: Final = re.compile(r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)")
 _CHINESE: Final = re.compile(
@@ -99,7 +99,7 @@ def _written(parts: dict[str, str | None]) -> str | None:
 
 @cache
 def _named_patterns() -> tuple[re.Pattern[str], ...]:
-    names = "|".join(map(re.escape, sorted(MONTHS, key=len, reverse=True)))
+    names = either(sorted(MONTHS, key=len, reverse=True))
     month = rf"(?P<month>(?:{names})\.?)"
     patterns = (
         rf"{_WEEKDAY}\b{month}\s{_DAY}{_YEAR}(?!\w)",

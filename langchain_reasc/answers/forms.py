@@ -384,7 +384,7 @@ def _with_sign(text: str, comma_decimal: bool) -> _Quantity | None:
 
 @cache
 def _signs() -> re.Pattern[str]:
-    signs = "|".join(map(re.escape, units.currency_signs()))
+    signs = languages.either(units.currency_signs())
     return re.compile(
         rf"(?P<minus>-\s?)?(?P<money>{signs})\s?(?=[-\d.])", re.IGNORECASE
     )
@@ -856,8 +856,8 @@ def _as_text(line: str) -> Form:
 def _articles() -> re.Pattern[str]:
     """Return a pattern of articles, also of other languages: "der" of "der rhein"."""
     words = [word for word in languages.words("article") if len(word) > 1]
-    elided = "|".join(re.escape(word) for word in words if word.endswith("'"))
-    spaced = "|".join(re.escape(word) for word in words if not word.endswith("'"))
+    elided = languages.either(word for word in words if word.endswith("'"))
+    spaced = languages.either(word for word in words if not word.endswith("'"))
     return re.compile(rf"(?:(?:{spaced})\s+|(?:{elided}))(?=\S)", re.IGNORECASE)
 
 

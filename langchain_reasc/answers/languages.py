@@ -752,13 +752,18 @@ def words(field: str) -> tuple[str, ...]:
     return tuple(sorted(union, key=lambda word: (-len(word), word)))
 
 
+def either(words: Iterable[str]) -> str:
+    """Return a pattern of any of these words."""
+    return "|".join(map(re.escape, words))
+
+
 def word_patterns(words: Iterable[str]) -> tuple[str, str]:
     """Return a pattern of the words that spaces separate, and one of all others."""
     spaced: list[str] = []
     unspaced: list[str] = []
     for word in words:
-        (unspaced if is_unspaced(word[0]) else spaced).append(re.escape(word))
-    return "|".join(spaced), "|".join(unspaced)
+        (unspaced if is_unspaced(word[0]) else spaced).append(word)
+    return either(spaced), either(unspaced)
 
 
 @cache
@@ -822,29 +827,26 @@ SCALES: Final = _scales()
 """A multiplier in any language -> its power of ten, the longest first."""
 
 _SCRIPTS: Final = (
-    *(
-        ("ja", "[\u3040-\u30ff]"),
-        ("ko", "[\uac00-\ud7a3]"),
-        ("zh", "[\u4e00-\u9fff]"),
-        ("ru", "[\u0400-\u04ff]"),
-    ),
-    *(("ar", "[\u0600-\u06ff]"), ("hi", "[\u0900-\u097f]")),
+    ("ja", "[\u3040-\u30ff]"),
+    ("ko", "[\uac00-\ud7a3]"),
+    ("zh", "[\u4e00-\u9fff]"),  # behind Japanese, which has these signs, too
+    ("ru", "[\u0400-\u04ff]"),
+    ("ar", "[\u0600-\u06ff]"),
+    ("hi", "[\u0900-\u097f]"),
 )
 _WORD: Final = re.compile(r"[^\W\d_]{2,}(?:'[^\W\d_]*)?")
 _BY_CODE: Final = {language.code: language for language in LANGUAGES}
 _TELLING: Final = (
-    *(
-        "answer",
-        "copula",
-        "article",
-        "preposition",
-        "conjunction",
-        "negation",
-        "yes",
-        "no",
-        "after",
-        "reason",
-    ),
+    "answer",
+    "copula",
+    "article",
+    "preposition",
+    "conjunction",
+    "negation",
+    "yes",
+    "no",
+    "after",
+    "reason",
 )
 _COMMON: Final = {
     "en": "how what which who when where does do did many much of to for this that there it from by with",
@@ -870,14 +872,15 @@ def language_of(text: str) -> Language:
     counts = {
         code: len(text_words & telling) for code, telling in _telling_words().items()
     }
-    best = max(counts, key=counts.__getitem__)
-    return _BY_CODE[best if counts[best] > counts["en"] else "en"]
+    # Of equal counts the first one wins, which is that of English.
+    return _BY_CODE[max(counts, key=counts.__getitem__)]
 
 
 @cache
 def _telling_words() -> dict[str, frozenset[str]]:
     telling: dict[str, frozenset[str]] = {}
     for code, common in _COMMON.items():
-        fields = [word for field in _TELLING for word in getattr(_BY_CODE[code], field)]
-        telling[code] = frozenset([*fields, *common.split()])
+        telling[code] = frozenset(common.split())
+        for field in _TELLING:
+            telling[code] |= frozenset(getattr(_BY_CODE[code], field))
     return telling

@@ -8,7 +8,7 @@ from decimal import Context, Decimal, Inexact
 from fractions import Fraction
 from typing import Final
 
-from langchain_reasc.answers.languages import SCALES
+from langchain_reasc.answers.languages import SCALES, either
 
 _LARGEST_POWER: Final = 60
 """The largest power of ten, and the most digits of a fraction, that are written out. A
@@ -30,15 +30,14 @@ _NUMBER: Final = r"""(?P<sign>[-–+]\ ?)?(?:
 _ENGLISH: Final = re.compile(_NUMBER % "", re.VERBOSE)
 _CONTINENTAL: Final = re.compile(_NUMBER % f"| {_DECIMAL_COMMA}", re.VERBOSE)
 
-_SMALL: Final = re.split(
-    " ",
+_SMALL: Final = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen "
-    "fourteen fifteen sixteen seventeen eighteen nineteen",
+    "fourteen fifteen sixteen seventeen eighteen nineteen"
 )
-_TENS: Final = re.split(" ", "twenty thirty forty fifty sixty seventy eighty ninety")
+_TENS: Final = "twenty thirty forty fifty sixty seventy eighty ninety"
 _VALUES: Final = (
-    {word: value for value, word in enumerate(_SMALL)}
-    | {word: 10 * value for value, word in enumerate(_TENS, 2)}
+    dict(zip(_SMALL.split(), range(20), strict=True))
+    | dict(zip(_TENS.split(), range(20, 100, 10), strict=True))
     | {"hundred": 100, "thousand": 1000}
 )
 _NAMES: Final = "|".join(sorted(_VALUES, key=len, reverse=True))
@@ -52,7 +51,7 @@ _HALF: Final = re.compile(
     r"\ ?and a half\b|\ and\ (?P<top>\d+)/(?P<bottom>\d+)", re.IGNORECASE
 )
 _SCALE: Final = re.compile(
-    rf"\ ?(?P<word>{'|'.join(map(re.escape, SCALES))})\.?(?![a-zà-ÿа-я])", re.IGNORECASE
+    rf"\ ?(?P<word>{either(SCALES)})\.?(?![a-zà-ÿа-я])", re.IGNORECASE
 )
 _DOZEN: Final = re.compile(r"\ ?dozen\b", re.IGNORECASE)
 

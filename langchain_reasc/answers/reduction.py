@@ -267,10 +267,8 @@ def _value_within(part: str, question: str) -> str:
 
 @cache
 def _verb() -> re.Pattern[str]:
-    copulas = "|".join(
-        re.escape(word)
-        for word in languages.words("copula")
-        if len(word) > 1 and word.isalpha()
+    copulas = languages.either(
+        word for word in languages.words("copula") if len(word) > 1 and word.isalpha()
     )
     return re.compile(rf"(?:^|\s)(?:{_VERBS}|{copulas})\s", re.IGNORECASE)
 

@@ -183,7 +183,7 @@ def _question_words(question: str, language: Language) -> _QuestionWords:
         languages.FUNCTION_WORDS.get(language.code, "").split(),
     )
     # "red, green or blue" in the question offers three answers.
-    joints = "|".join(map(re.escape, language.alternative))
+    joints = languages.either(language.alternative)
     offers = rf"[\w'-]+(?:,\s[\w'-]+)*,?\s(?:{joints})\s[\w'-]+"
     offered: set[str] = set()
     for match in re.finditer(offers, folded):
@@ -405,7 +405,7 @@ def _without_shared_ends(sentence: str, question: str) -> str:
 @cache
 def _leading_copula() -> re.Pattern[str]:
     words = [word for word in languages.words("copula") if _UNSPACED.match(word)]
-    return re.compile("|".join(map(re.escape, words)))
+    return re.compile(languages.either(words))
 
 
 @cache
@@ -414,8 +414,8 @@ def _closing_words() -> re.Pattern[str]:
     spaced: list[str] = []
     for word in languages.words("after"):
         is_stuck = word.startswith("'") or is_unspaced(word[0])
-        (stuck if is_stuck else spaced).append(re.escape(word))
-    endings = rf"{'|'.join(stuck)}|\s(?:{'|'.join(spaced)})"
+        (stuck if is_stuck else spaced).append(word)
+    endings = rf"{languages.either(stuck)}|\s(?:{languages.either(spaced)})"
     return re.compile(rf"(?:{endings})[。.।]?\Z", re.IGNORECASE)
 
 

@@ -115,7 +115,7 @@ def _after_correction(text: str) -> str:
 
 @cache
 def _correction() -> re.Pattern[str]:
-    words = "|".join(map(re.escape, languages.words("correction")))
+    words = languages.either(languages.words("correction"))
     return re.compile(rf"(?:{words})(?!\w)")
 
 

@@ -262,9 +262,7 @@ def _cues(text: str) -> list[tuple[int, str]]:
 @cache
 def _link() -> re.Pattern[str]:
     spaced, unspaced = languages.word_patterns(languages.words("copula"))
-    nouns = "|".join(
-        map(re.escape, (*languages.words("choice"), *languages.words("correct")))
-    )
+    nouns = languages.either((*languages.words("choice"), *languages.words("correct")))
     return re.compile(
         rf"""(?:(?:s|et|en)?(?!\w)|(?=[\u3040-\u9fff\uac00-\ud7a3]))
         (?:,?\ (?:to|for|of)\ [\w'\ ]{{1,50}}?|,?\ (?:{nouns}|here|therefore|then|i\ get),?)*
@@ -278,9 +276,8 @@ def _link() -> re.Pattern[str]:
 
 @cache
 def _inverted() -> re.Pattern[str]:
-    copulas = "|".join(
-        re.escape(word) for word in languages.words("copula") if len(word) > 2
-    )
+    words = [word for word in languages.words("copula") if len(word) > 2]
+    copulas = languages.either(words)
     return re.compile(rf"\b(?:{copulas})\s(?:\w{{1,4}}\s)?(?:\w+\s)?\Z", re.IGNORECASE)
 
 
