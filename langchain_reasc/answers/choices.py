@@ -22,6 +22,7 @@ _CIRCLED: Final = "①②③④⑤⑥⑦⑧⑨⑩"
 _ALPHABETS: Final = "".join(
     [LATIN, *(language.letters for language in languages.LANGUAGES), _CIRCLED]
 )
+# "A) Oslo", "(B) Bergen", "①. Tromsø"
 _LISTED: Final = re.compile(
     r"(?:(?<=\s)|(?<=[?？:.。,]|\()|\A)[(（]?([^\W\d_]|[①-⑩])\s?[).:、．）](?=\s|\S)"
 )
@@ -116,6 +117,7 @@ def chosen_letters(span: str, letters: str) -> str | None:
 
 @lru_cache(maxsize=64)
 def _with_text(letters: str) -> re.Pattern[str]:
+    """Return a pattern of a letter with more behind: "B) Bergen", "option B because"."""
     either = f"[{re.escape(letters + letters.lower())}]"
     return re.compile(
         rf"(?:(?:the|die|der|la|a|o|el|le|l')\s)?(?:(?:{_nouns()})\s?)?"
@@ -126,6 +128,7 @@ def _with_text(letters: str) -> re.Pattern[str]:
 
 @lru_cache(maxsize=64)
 def _alone(letters: str) -> re.Pattern[str]:
+    """Return a pattern of a letter alone: "B", "(B)", "option B."."""
     either = f"[{re.escape(letters + letters.lower())}]"
     return re.compile(
         rf"(?:(?:the|die|der|la|a|o|el|le|l')\s)?(?:(?:{_nouns()})s?\s?)?[(\[]?({either})[)\]]?[).:]?"
@@ -152,11 +155,17 @@ def _implied(text: str, letters: str) -> str | None:
     either = rf"(?:[(\[]({capital})[)\]]|({capital})(?![\w'’]))"
     answer_nouns = languages.either(languages.words("answer"))
     for pattern in (
+        # "B is correct."
         rf"{either}\W{{0,3}}\s*(?:{_RIGHT}|remains|fits|makes|satisfies|follows|must be)",
+        # "I choose option B."
         rf"(?i:\b{_CHOSEN})\s+(?:option\s+|choice\s+)?[*_]*{either}(?=[*_\s.,;:)]|\Z){_WRONG}(?!\s+(?!because|since|fits|makes|satisfies|remains|is)[a-z])",
+        # A line such as "**B**" or "B) Bergen"
         rf"^[^\w\n]{{0,20}}({capital})(?:[^\w\n]{{0,20}}|[).:]\s[^\n]{{1,80}})$",
+        # "Es ist die B."
         _behind_copula(capital),
+        # "Answer B"
         rf"(?i:\b(?:{answer_nouns}))\s+[(*]*({capital})(?![\w'’])(?!\s[a-z]+\s[a-z])",
+        # "(B)"
         rf"\(({capital})\){_WRONG}",
     ):
         matches = list(re.finditer(pattern, text[-4000:], re.MULTILINE))
@@ -184,9 +193,11 @@ def _behind_copula(capital: str) -> str:
     )
 
 
+# "It is spam."
 _SAID_BEFORE: Final = re.compile(
     r"\b(?:is|as|be|are|to|ist|est|es)\s(?:an?\s|the\s|clearly\s)?\Z"
 )
+# "It is not spam."
 _DENIED_BEFORE: Final = re.compile(
     r"\b(?:not|non|never|isn't|neither|nor|no)[\s-](?:an?\s)?\Z"
 )

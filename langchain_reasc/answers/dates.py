@@ -11,6 +11,7 @@ from typing import Final
 from langchain_reasc.answers.languages import MONTHS, either
 
 _ISO: Final = re.compile(r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)")
+# "2024年3月5日", "3월 5일"
 _CHINESE: Final = re.compile(
     r"(?:(?P<year>\d{4})\s?[年년]\s?)?(?P<month>\d{1,2})\s?[月월]\s?(?P<day>\d{1,2})\s?[日号號일]"
 )
@@ -21,6 +22,7 @@ _YEAR: Final = (
 _WEEKDAY: Final = r"(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day,?\s)?"
 _ZONES: Final = r"(?:\s?(?P<zone>UTC|GMT|CES?T|[ECMP][SD]?T|BST|JST|IST|Z))?"
 _DIGIT: Final = re.compile(r"\d")
+# "15:45", "3.45 pm", "15h30", "3 PM EST", "15:30 Uhr"
 _CLOCK: Final = re.compile(
     rf"(?P<hour>\d{{1,2}})(?:[:.h](?P<minute>\d\d)(?::(?P<second>\d\d))?)?\s?(?:(?P<half>[ap])\.?\s?m\b\.?)?"
     rf"(?:\s?(?:Uhr|o'clock|heures?|h))?{_ZONES}",
@@ -102,8 +104,11 @@ def _named_patterns() -> tuple[re.Pattern[str], ...]:
     names = either(sorted(MONTHS, key=len, reverse=True))
     month = rf"(?P<month>(?:{names})\.?)"
     patterns = (
+        # "March 5, 2024"
         rf"{_WEEKDAY}\b{month}\s{_DAY}{_YEAR}(?!\w)",
+        # "5 March 2024", "el 5 de marzo de 2024"
         rf"{_WEEKDAY}(?:\bthe |\ble |\bel |\bil |\bam |\bden )?\b{_DAY}\s(?:of |de |di |d')?{month}{_YEAR}(?!\w)",
+        # "March 2024"
         rf"{month},?\s(?:de |of )?(?P<year>\d{{4}})",
     )
     return tuple(re.compile(pattern, re.IGNORECASE) for pattern in patterns)

@@ -44,6 +44,7 @@ FINISH_FIELDS = (
     "native_finish_reason",
     "status",  # OpenAI's Responses API, whose streams have no other word for their end
 )
+# "stopstop"
 _REPEATED = re.compile(r"(.{1,100}?)\1+")
 _THOUGHT_OR_TEXT = {
     "text",

@@ -9,9 +9,9 @@ import unicodedata
 from typing import Final
 
 _SIGNS: Final = str.maketrans(
-    {dash: "-" for dash in "−‒﹣－"}
-    | {space: " " for space in "\t\u00a0\u2007\u2009\u200a\u202f\u3000"}
-    | {hidden: "" for hidden in "\u200b\u200e\u200f\u2060\ufeff\ufe0f"}
+    dict.fromkeys("−‒﹣－", "-")
+    | dict.fromkeys("\t\u00a0\u2007\u2009\u200a\u202f\u3000", " ")
+    | dict.fromkeys("\u200b\u200e\u200f\u2060\ufeff\ufe0f", "")
     | {
         "⁄": "/",
         "，": ",",
@@ -23,8 +23,13 @@ _SIGNS: Final = str.maketrans(
         "’": "'",
         "‘": "'",
         "º": "°",
+        "≦": "≤",
+        "≧": "≥",
+        "～": "~",
+        "٪": "%",
+        "٫": ".",
+        "٬": ",",
     }
-    | {"≦": "≤", "≧": "≥", "～": "~", "٪": "%", "٫": ".", "٬": ","}
 )
 _FULL_WIDTH_OR_LOWERED: Final = re.compile("[０-９Ａ-Ｚａ-ｚ＝＋＜＞．₀-₉]")
 _FRACTION_SIGN: Final = re.compile("[½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞]")
@@ -50,20 +55,26 @@ _WRAPPER: Final = re.compile(
     r"underline|boxed|fbox)\s?(?=\{)"
 )
 _BRACE: Final = re.compile(r"\\[{}]|[{}]")
+# "1\,000", "1{,}000"
 _THIN_GROUP: Final = re.compile(r"(?<=\d)(?:\\[,;: ]|\{,\})(?=\d{3}(?!\d))")
+# "90^\circ"
 _DEGREE: Final = re.compile(r"\^\s?\{?\s?\\circ\s?\}?")
 _FRACTION: Final = re.compile(
     r"(-?)\s?\\[dtc]?frac\s?(?:\{\s?(-?\d+)\s?\}|(\d))\s?(?:\{\s?(\d+)\s?\}|(\d))"
 )
 _ANY_FRACTION: Final = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
+# "$x$" is a formula, "$5 and $6" are two prices.
 _DELIMITED: Final = re.compile(
     r"(?<!\\)\$\$?\s?([^$\s](?:(?:\\\$|[^$])*[^$\s])?)(?<!\\)\$\$?(?!\d)"
 )
+# "3.2 × 10^{-4}"
 _TEN_TO_THE: Final = re.compile(
     r"(?<=\d)\s?(?:×|x|\*|·|⋅)\s?10\s?\^\s?(?:\{\s?([-+]?\d+)\s?\}|([-+]?\d+))",
     re.IGNORECASE,
 )
+# "x^{2}" is "x^2".
 _SHORT_GROUP: Final = re.compile(r"(?<=[\^_√])\{(\w)\}")
+# ```python
 _FENCE: Final = re.compile(
     r"\A\s*(?:```|~~~)[\w+-]*[ \t]*\n(.*?)\n?\s*(?:```|~~~)?\s*\Z", re.DOTALL
 )

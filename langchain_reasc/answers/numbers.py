@@ -17,6 +17,7 @@ longer number is text.
 _EXACT: Final = Context(prec=5000, traps=[Inexact])
 
 _DECIMAL_COMMA: Final = r"(?P<comma>\d+,\d+)"
+# In turn: "1 3/4", "1.234,56", "1 234,5", "1,234.5", "3.14", with "e-4" or "^8" behind
 _NUMBER: Final = r"""(?P<sign>[-–+]\ ?)?(?:
     (?:(?P<whole>\d+)\ )?(?P<top>\d+)/(?P<bottom>\d+)(?![\d/])
   | (?: (?P<european>\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:\.\d{3}){2,}(?![\d.]))
@@ -44,12 +45,15 @@ _NAMES: Final = "|".join(sorted(_VALUES, key=len, reverse=True))
 _WORDS: Final = re.compile(
     rf"(?:{_NAMES})(?:[\s-]+(?:and\s+)?(?:{_NAMES}))*(?![a-z])", re.IGNORECASE
 )
+# "a dozen", "a million"
 _A_DOZEN: Final = re.compile(
     r"an?(?=\s(?:dozen|hundred|thousand|million|billion)\b)", re.IGNORECASE
 )
+# "two and a half", "2 and 1/2"
 _HALF: Final = re.compile(
     r"\ ?and a half\b|\ and\ (?P<top>\d+)/(?P<bottom>\d+)", re.IGNORECASE
 )
+# "5 million", "3 lakh"
 _SCALE: Final = re.compile(
     rf"\ ?(?P<word>{either(SCALES)})\.?(?![a-zà-ÿа-я])", re.IGNORECASE
 )

@@ -27,10 +27,12 @@ class Paragraph(NamedTuple):
 
 # Sentences
 
+# A closing tag ends a sentence without a mark.
 _END: Final = re.compile(r"(?P<mark>[.!?][\"')*_`\]$”]*(?=\s|\Z)|[。！？]|\n|(?=</))")
 _ABBREVIATION: Final = re.compile(
     r"(?:\b(?:Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|No|Capt|Rev|Hon|vs|etc|approx|ca|pp?|e\.g|i\.e|cf|[A-Z])|\b[ap]\.m|\b[A-Z]\.[A-Z])\Z"
 )
+# The full stop in "**Dr. No** is a film." is within a piece.
 _QUOTED: Final = re.compile(r"\s*(?:\*\*[^*\n]+\*\*|`[^`\n]+`|\$[^$\n]+\$)")
 _NEXT_WORD: Final = re.compile(r"\s*([^\W\d_]+)")
 
@@ -81,6 +83,7 @@ def sentences(text: str) -> list[str]:
 
 # Blocks: lists, code, objects
 
+# "1. 3 + 4 = 7", "2. Total: 7" and "3. We add both." are steps, "1. Oslo" is not.
 _STEP: Final = re.compile(r"=|[^\W\d]\*{0,2}:\s|[a-z\d]\.\Z")
 
 
@@ -124,6 +127,8 @@ def _list_items(text: str) -> list[str]:
 
 # Talk: courtesies, remarks, citations
 
+# "Confidence: 90%", "Note: ...", "I am 90% sure", "[1]: https://...", "---",
+# "(rounded)", "Does that make sense?"
 _REMARK: Final = re.compile(
     r"""[\s*_(>\#\[-]*(?:
         (?: (?:my\ )?confidence|certainty|probability[^\n:]{0,40}|reason(?:ing)?|explanation|rationale|justification
@@ -142,11 +147,13 @@ _REMARK: Final = re.compile(
 _FAREWELL: Final = re.compile(
     r"\W{0,9}(?:(?:i )?hope (?:this|that|it)|let me know|feel free)", re.IGNORECASE
 )
+# "Oslo [1]", "Oslo【3†source】"
 _CITATIONS: Final = re.compile(
     r"""(?: (?:(?<=\w\w)|(?<=[.!?"')\]])|(?<=\S)\s)\s*\[\^?[1-9]\d{0,2}(?:[,–-]\s?(?:p\.\s?)?\d{1,3})*\]
           | \s*【[^】]*】 )+(?=[\s.,;]|\Z)""",
     re.VERBOSE,
 )
+# "Oslo (source: an atlas)", "Oslo (90% sure)"
 _SOURCE: Final = re.compile(
     r"""(?<=\S)\s*[(\[](?:sources?|see|ref|cf|quelle|siehe|confidence|certainty|probability|i\ am|i'm
         |(?:about\ )?\d+\ ?%\ (?:sure|confident|certain))\b[^()\[\]]*(?:\[\d+\])?[)\]]""",
@@ -245,6 +252,7 @@ def without_citations(span: str) -> str:
 
 # Texts that state nothing
 
+# Behind a letter, a comma or a dash the sentence may go on.
 _ENDS_OPEN: Final = re.compile(r"(?:[^\W\d]|[,;:(—–-])\Z")
 _ENDS_IN_THE_MIDDLE: Final = re.compile(
     r"\s(?:in|of|the|a|an|to|by|and|with|for|from|is|are|was|that|or|at|on)\Z",

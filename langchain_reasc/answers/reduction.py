@@ -26,12 +26,14 @@ from langchain_reasc.answers.sentences import (
 
 _LONGEST: Final = 400
 _TRIED: Final = 3
+# **bold**, `code`, $\boxed{...}$
 _PIECE: Final = re.compile(
     r"\*\*(?P<bold>[^*\n]{1,200}?)\*\*|(?<![`\w])`(?P<code>[^`\n]{1,200})`(?!`)|\$\\boxed\{(?P<box>[^$]*)\}\$"
 )
 _PLAIN: Final = re.compile(r"[A-Za-z\d]+|[-+$]?\d(?:[\d.,:/-]*\d)?%?", re.ASCII)
 """A word or a number, of which nothing can be left out."""
 _WHOLLY_QUOTED: Final = re.compile(r"\"[^\"]+\"|“[^”]+”")
+# "equal to 5", "exactly 5", "= 5"
 _OPENING: Final = re.compile(
     r"(?:that |equal to |exactly |simply |just |therefore,? |then,? |=\s?)+",
     re.IGNORECASE,
@@ -122,10 +124,12 @@ _TALK: Final = re.compile(
       | (?<=\w{3}\s\w{3}):\s(?=[a-z])""",
     re.VERBOSE | re.IGNORECASE,
 )
+# "Oslo is the city that has ..." ends behind "city".
 _RELATIVE: Final = re.compile(
     r"\b(?:is|was|are|were)\s(?:an?|the)\s[^,]{2,60}?(?P<clause>\sthat\s(?:is|was|are|were|has|had)\s)"
 )
 _STARTS_WITH_VERDICT: Final = re.compile(r"(?:yes|no),\s", re.IGNORECASE)
+# "x = 1;", "f(a=1)", "a >= b", "x -> y"
 _LOOKS_LIKE_CODE: Final = re.compile(r"[{};]\s*\Z|\w\([^)]*[;=]|[<>=!]=|=>|->")
 
 
@@ -165,10 +169,12 @@ _APPOSITION: Final = re.compile(
 
 # Calculations and values
 
+# "17 × 6 "
 _ARITHMETIC: Final = re.compile(r"[\s\d.,$€£%+\-*/×·÷()^e]*\d[\s\d.,$€£%+\-*/×·÷()^]*")
 _PAUSE: Final = re.compile(r"[,:]\s")
 _ASIDE_AT_END: Final = re.compile(r"\s\([^()]*[^\W\d_]{3}[^()]*\)[\s.!]*\Z")
 _ASIDE: Final = re.compile(r"\s\([^()]*\)")
+# "x = 2, y = 3" is not a chain as "17 × 6 = 100 + 2 = 102" is.
 _NOT_A_CHAIN: Final = re.compile(r"[,;≤≥<>]|\b(?:and|or)\b")
 
 
@@ -211,6 +217,7 @@ _ASKS_NUMBER: Final = re.compile(
       | 多少|几|何|幾|いくつ|いくら|몇|얼마|كم|कितन""",
     re.VERBOSE | re.IGNORECASE,
 )
+# "about 5", "at least 5"
 _HEDGED: Final = re.compile(
     r"\b(?:about|approximately|approx|around|roughly|nearly|almost|least|most|than|over|under|up to|between|not|no)\b"
     r"\W*\Z|[≈~]\s?\Z",
@@ -275,6 +282,7 @@ def _verb() -> re.Pattern[str]:
 
 # The last number
 
+# A date, a time, a ratio, "3 1/2", "12 000", "1,234.5" or "3e8", with "$", "%" or "pm"
 QUANTITY: Final = re.compile(
     r"""(?<![\w.^{\\])(?:[-–+]\s?(?=[$€£¥₹\d.]))?(?:[$€£¥₹]\s?|\b(?:USD|EUR|GBP)\s)?[-–]?
         (?: \d{4}-\d\d-\d\d | \d{1,2}:\d\d(?::\d\d)? | \d+\s?:\s?\d+ | \d+\s\d+/\d+
@@ -283,6 +291,7 @@ QUANTITY: Final = re.compile(
         (?:\s?[ap]\.?m\b\.?|\s?[%°€£$]\w?|\s(?:thousand|million|billion|trillion)\b)?""",
     re.VERBOSE | re.IGNORECASE,
 )
+# " apples", "-year", " km/h"
 _BEHIND_NUMBER: Final = re.compile(
     r"[-\s]?[^\W\d_]+(?:/[^\W\d_]+|\^\d)?(?:\s[^\W\d_]+){0,2}"
 )

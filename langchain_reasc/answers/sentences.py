@@ -16,6 +16,7 @@ from langchain_reasc.answers.languages import Language, is_unspaced, word_set
 _LONGEST: Final = 400
 _TOKEN: Final = re.compile(r"\S+")
 _EDGES: Final = " \t\n.,;:!?。，、！？।…*_`\"'“”()"
+# "According to the text, ...", "In Norway, ...", "It's ...", "There are ..."
 _INTRODUCTION: Final = re.compile(
     r"(?:according to|based on|in|from|as per|for)\s[^,\d]{3,60},\s(?=\S)|(?:(?:it|that|he|she)'s|"
     r"there\s(?:is|are|was|were)|il y a|hay|"
@@ -27,15 +28,18 @@ _PRONOUNS: Final = word_set(
 )
 _NEVER_LEFT_OUT: Final = word_set("not no never none neither nor without")
 _BOUNDS: Final = word_set("least most")
+# Past tenses and participles without "ed"
 _IRREGULAR: Final = word_set(
     "took won led made gave went ran wrote came became grew got left met sat fell "
     "stood paid sold bought lies lay rose kept held lost sent spoke said told saw sank "
     "sang drew drove flew began seen written given taken built known shown grown drawn "
     "chosen eaten fallen driven born cost hit cut set put"
 )
+# "With her aunt" answers "With whom?" by "her aunt".
 _ASKED_FOR: Final = word_set(
     "after before under behind near between with for from to of into"
 )
+# "Five cats in" is left of "five cats in the yard", and loses its "in".
 _DANGLING: Final = word_set("after before in on for at with of from by during since")
 _ASKS_WHAT_HAPPENS: Final = re.compile(
     r"\bhappen|\bchange|\bdoes? .{1,40} do\b|\bhow (?:do|does|did|has|have)\b",
@@ -46,6 +50,7 @@ _TELLING: Final = re.compile(
     r"prof\w+|deficit|surplus|early|late|ahead|behind|short|not|never|no longer|approv\w+|reject\w+|\w+n't)\b",
     re.IGNORECASE,
 )
+# The question may ask how far something "rises".
 _STEMS: Final = {
     "fell": "fall",
     "rose": "ris",
@@ -57,11 +62,13 @@ _STEMS: Final = {
 _ASKS_WHO: Final = re.compile(r"\s*(?:who|which)\b", re.IGNORECASE)
 _PARTICLES: Final = word_set("up down off out away back over")
 _BEFORE_NUMBERS: Final = word_set("by for to with")
+# A number, a quotation, or a word with a capital
 _STARTS_A_PIECE: Final = re.compile(r"[\d$€£¥(\[{\"'`“«+-]|[^\W\d_]*[^\W\da-z_ß-ÿ]")
 _NUMBER_WORDS: Final = word_set(
     "one two three four five six seven eight nine ten eleven twelve hundred thousand "
     "million billion dozen"
 )
+# A sentence goes on behind its first word, and not a list such as "A, C and D".
 _LOWER_NEXT: Final = re.compile(
     r"\s(?!and\b|or\b)[^\W\d_A-Z]|\s[A-Z]\w+\s(?!and\b|or\b)|\s\W?\d"
 )

@@ -69,6 +69,7 @@ def find_span(text: str, question: str = "", *, cut_off: bool = False) -> str | 
 
 # A second question, and a correction
 
+# "Question 2:", "## Problem", "<|im_start|>"
 _NEXT_QUESTION: Final = re.compile(
     r"\n[ \t]{0,20}(?:\**(?:question|problem|q|exercise|frage|pregunta|domanda|pergunta|вопрос|問題|问题|질문|user|"
     r"human)\s?\d{0,3}\s?[:.)]|#+\s(?:question|problem|instruction)\b|<\|im_(?:start|end)\|>|\[INST\])",
@@ -77,6 +78,7 @@ _NEXT_QUESTION: Final = re.compile(
 _SENTENCE_START: Final = re.compile(r"[.!?。,]\s+|\n")
 _MISTAKE: Final = re.compile(r"\A(?:the )?(?:mistake|error|confusion)[;:,.]\s*")
 _MARKS_BETWEEN: Final = " .:,!—-\n"
+# "Wait, that should be 5."
 _SHOULD_BE: Final = re.compile(
     r"\b(?:it|that|this|which)\s(?:should\s(?:be|have\sbeen)|must\sbe|is\sactually)\s",
     re.IGNORECASE,
@@ -124,12 +126,15 @@ def _correction() -> re.Pattern[str]:
 _SO: Final = re.compile(
     r"(?:,|;|\A)\s?(?:and\s)?(?:so|hence|thus|therefore)[\s,]+(?=\S)", re.IGNORECASE
 )
+# "Oslo. It has a million people."
 _ELABORATES: Final = re.compile(
     r"(?:it|its|they|their|this|these|he|his|she|her|there)\b", re.IGNORECASE
 )
+# "Oslo. The city has a million people."
 _ELABORATES_NAME: Final = re.compile(
     r"the\s\w+\s(?:is|was|has|had|lies|are|were)\b", re.IGNORECASE
 )
+# "Not Oslo. It is Bergen.": the answer follows.
 _NEGATED: Final = re.compile(r"n't\b|\bnot\b", re.IGNORECASE)
 _MOST_PARAGRAPHS: Final = 3
 

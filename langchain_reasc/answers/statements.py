@@ -63,9 +63,11 @@ def last_statement(
 # Marks
 
 _BOX: Final = re.compile(r"\\(?:boxed|fbox)\s?")
+# "\boxed 5" and "\boxed B" have no braces.
 _BARE_IN_BOX: Final = re.compile(r"-?\d+(?:\.\d+)?|[A-Za-z](?![A-Za-z])")
 _LONGEST_BOX: Final = 2000
 _MOST_BOXES: Final = 20
+# "\boxed{1} and \boxed{2}" is one answer.
 _BETWEEN_BOXES: Final = re.compile(
     r"[$\s]*(?:,|;|and|or|\\text\{ ?(?:and|or) ?\})+[\s$]*"
 )
@@ -73,6 +75,7 @@ _BRACE: Final = re.compile(r"\\[{}]|[{}]")
 _TAG: Final = re.compile(
     r"<answer>(?P<inside>(?:(?!<answer>).){0,600}?)</answer>", re.IGNORECASE | re.DOTALL
 )
+# "#### $1,000"
 _NUMBER_FIRST: Final = re.compile(r"[\s*$€£¥\\({\[-]*[-−–+]?[\d.½¼¾]")
 _LONGEST_OBJECT: Final = 20_000
 _FIELDS: Final = ("answer", "final_answer")
@@ -183,16 +186,21 @@ _REACH: Final = 600
 _MOST_CUES: Final = 20
 _MARKUP: Final = r"[\s*_`>]"
 _HEADING: Final = re.compile(rf"(?:{_MARKUP}|:)*\n\s*|\s*\|\s*\n\s*\|[-: |]+\n\s*\|\s*")
+# "## Final" in front of "answer"
 _IS_HEADING: Final = re.compile(
     r"[\s#*_>\W]*(?:(?:the|final|correct|my|your|short)\s+)*", re.IGNORECASE
 )
 _LONGEST_HEAD: Final = 60
+# "Answer 42"
 _NUMBER_NEXT: Final = re.compile(r"\s[*_]{0,2}[-$€£]?\d")
+# "Oslo is the correct" in front of "answer"
 _TURNED_ROUND: Final = re.compile(
     r"(?:\A|[.!?:;,]\s|\n)(?:so |hence |thus )?([^.!?;,\n]{1,60}?)\s+is\s+(?:the|my)\s+(?:\w+\s+)?\Z",
     re.IGNORECASE,
 )
+# "What is the answer?" and "That is the answer." state nothing.
 _ASKED: Final = re.compile(r"(?:what|which|who|that|it|this|here|not)\b", re.IGNORECASE)
+# "The answer is obtained by adding both" states nothing.
 _PROCESS: Final = re.compile(
     r"(?:to (?:find|solve|get|calculate|determine|answer|compute)|we |let |let's|first|in order|step|here|based|"
     r"obtained|found|given|as follows|not (?:sure|clear|given)|unclear|below|above|correct\b|wrong|incorrect|"
@@ -261,6 +269,7 @@ def _cues(text: str) -> list[tuple[int, str]]:
 
 @cache
 def _link() -> re.Pattern[str]:
+    """Return a pattern of what links a cue and its answer: " is", " to question 2: "."""
     spaced, unspaced = languages.word_patterns(languages.words("copula"))
     nouns = languages.either((*languages.words("choice"), *languages.words("correct")))
     return re.compile(
@@ -276,6 +285,7 @@ def _link() -> re.Pattern[str]:
 
 @cache
 def _inverted() -> re.Pattern[str]:
+    """Return a pattern of a verb before the noun: "ist die richtige" Antwort."""
     words = [word for word in languages.words("copula") if len(word) > 2]
     copulas = languages.either(words)
     return re.compile(rf"\b(?:{copulas})\s(?:\w{{1,4}}\s)?(?:\w+\s)?\Z", re.IGNORECASE)
@@ -322,7 +332,9 @@ def _rest_of_sentence(rest: str, cut_off: bool) -> str | None:
 
 # Decimal commas
 
+# "1.234.567"
 _DOTTED_GROUPS: Final = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?![.\d])")
+# "3,5"
 _DECIMAL_COMMA: Final = re.compile(r"(?<![\d.,])(\d{1,9}),(?=\d{1,9}(?![\d,]))")
 
 

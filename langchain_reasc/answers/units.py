@@ -124,10 +124,13 @@ NGN|₦|
 """
 AMBIGUOUS: Final = {"pound?": ("GBP", "pound"), "degree?": ("degC", "degF")}
 """A name with two meanings -> the units that it may stand for."""
+# "square meters", "cu ft"
 _POWERS: Final = {"square": 2, "sq": 2, "cubic": 3, "cu": 3, "quadrat": 2, "kubik": 3}
+# "km/h", "miles per hour", "$5 an hour"
 _RATE: Final = re.compile(
     r"\ ?/\ ?|\ per\ |\ an?\ |\ pro\ |\ por\ |\ par\ ", re.IGNORECASE
 )
+# "m^2", "meters squared", "cm3"
 _RAISED: Final = re.compile(
     r"(?P<name>.*?)\ ?(?:\^\{?(?P<power>[23])\}?|(?P<squared>\ squared)|(?P<cubed>\ cubed)|(?<=[a-z])(?P<digit>[23]))?"
 )

@@ -229,7 +229,9 @@ _OTHER = str.maketrans(
     "1234567890bcdefghijklmnopqrstuvwxyzaBCDEFGHIJKLMNOPQRSTUVWXYZA",
 )
 _RUN = re.compile(r"[^\W_]+")
+# "1,000" is found as "1 000", and "\frac{3}{4}" by its 3 and 4.
 _BETWEEN = r"(?:\\[a-zA-Z]+|[\W_]){0,6}"
+# A sentence, a line, or a tag such as "</think>" ends.
 _STEP_END = re.compile(
     r"[.!?][\"'”)*_\]$]*\s+(?=[^\s\da-z])|[。！？]\s*|\n\s*|</?[\w:]{1,20}>\s*"
 )
