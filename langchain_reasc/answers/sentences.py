@@ -187,7 +187,7 @@ def _question_words(question: str, language: Language) -> _QuestionWords:
         language.article,
         language.preposition,
         _copulas(language),
-        languages.FUNCTION_WORDS.get(language.code, "").split(),
+        language.function_word,
     )
     # "red, green or blue" in the question offers three answers.
     joints = languages.either(language.alternative)
@@ -235,8 +235,8 @@ def _token(match: re.Match[str], question: _QuestionWords) -> _Token:
 
 @cache
 def _copulas(language: Language) -> frozenset[str]:
-    words = {word for word in language.copula if " " not in word}
-    return frozenset(words.union(languages.HAVE.get(language.code, "").split()))
+    words = [word for word in language.copula if " " not in word]
+    return frozenset((*words, *language.have))
 
 
 def _around_copula(tokens: Tokens, language: Language) -> Tokens:
