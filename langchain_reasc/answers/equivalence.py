@@ -137,6 +137,7 @@ def _compare_by_function(
     return same
 
 
+# The cosine of equal vectors may be a little below 1.
 _ROUNDING: Final = 1e-9
 
 
@@ -340,6 +341,7 @@ def _compare_by_judge(
 
 
 def _model_name(model: Any) -> str:
+    # bind() and with_config() wrap the model.
     while isinstance(model, RunnableBinding):
         model = model.bound
     if isinstance(model, BaseChatModel):

@@ -213,6 +213,7 @@ def extractor(spec: Any = "auto") -> Extractor:
     if callable(spec):
         find = partial(_unless_cut_off, spec)
         return Extractor(find, _name_of(spec), over_tool_calls=True, blocks=True)
+    # "regex:PATTERN" and "json:FIELD", or labels such as "spam,ham"
     kind, _, rest = str(spec).partition(":")
     if "," in kind and not rest:
         return labels([name.strip() for name in kind.split(",")])
@@ -253,6 +254,7 @@ def labels(names: Sequence[str]) -> Extractor:
     Raises:
         ConfigurationError: fewer than two different labels, or an empty one.
     """
+    # The case of a label does not count, so that "Spam" and "spam" are one.
     folded = {name.casefold().strip() for name in names}
     if len(folded) < 2 or len(folded) < len(names) or "" in folded:
         raise ConfigurationError(
@@ -347,6 +349,7 @@ def matching(pattern: str) -> Extractor:
         ) from None
 
     def find(text: str, *, cut_off: bool = False) -> str | None:
+        # A long text may have many matches, of which only the last one is needed.
         matches = deque(compiled.finditer(text, timeout=_PATTERN_SECONDS), maxlen=1)
         if not matches:
             return None
@@ -525,6 +528,7 @@ def held_to_schema(extract: Extractor, schema: Schema | None) -> Extractor:
     """Return the extractor for a call that asks for text of a schema, unless the
     extractor has a schema.
     """
+    # A chain may find answers that are not objects.
     if schema is None or extract.otherwise:
         return extract
     if not extract.texts_vote:
@@ -549,6 +553,7 @@ def _unless_cut_off(
 def _auto(text: str, *, question: str = "", cut_off: bool = False) -> str | None:
     span = find_span(text, question, cut_off=cut_off)
     letters = letters_of(question)
+    # "B" and "B) Bergen" are the same if the question lists options.
     if span and letters:
         chosen = chosen_letters(span, letters)
         if chosen:
@@ -587,6 +592,7 @@ def _object_or_text(
 
 
 def _as_written(text: str) -> str:
+    # Half of a surrogate pair cannot be written to a file.
     without_surrogates = text.encode("utf-8", "replace").decode("utf-8")
     return unicodedata.normalize("NFC", without_surrogates).strip()
 

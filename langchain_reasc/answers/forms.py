@@ -359,15 +359,9 @@ def _with_sign(text: str, comma_decimal: bool) -> _Quantity | None:
     number = read_number(rest, comma_decimal=comma_decimal)
     if money is None or number is None:
         return None
-    value = number.value
-    after = rest[number.end :]
-    scale = _MONEY_SCALE.match(after)
-    if scale:
-        value *= 10 ** _THOUSANDS[scale[1][0].lower()]
-        after = after[scale.end() :]
+    value, after = _scaled_money(number.value, rest[number.end :])
     if sign["minus"]:
         value = -value
-    after = after.strip()
     if after in ("", money.name) or units.read_unit(after) == money:
         return _Quantity(value, money)
     rate = units.read_unit(f"{money.name} {after}") or units.read_unit(
@@ -403,13 +397,11 @@ def _with_unit(text: str, comma_decimal: bool) -> _Quantity | None:
     share = _PER_MILLE.fullmatch(after)
     if share:
         return _share(number.value / 1000, "")
-    scale = _MONEY_SCALE.match(after)
-    if scale:
-        money = units.read_unit(after[scale.end() :].strip())
+    if _MONEY_SCALE.match(after):
+        value, name = _scaled_money(number.value, after)
+        money = units.read_unit(name)
         if money and money.is_money:  # 1.5M USD
-            return _Quantity(
-                number.value * 10 ** _THOUSANDS[scale[1][0].lower()], money
-            )
+            return _Quantity(value, money)
     is_stuck = not after.startswith((" ", "-", "'"))
     name = after.strip()
     if after.startswith("-"):  # 5-km
@@ -430,6 +422,15 @@ def _with_unit(text: str, comma_decimal: bool) -> _Quantity | None:
     if _is_noun(name):
         return _Quantity(number.value, noun=name.casefold())
     return None
+
+
+def _scaled_money(value: Fraction, after: str) -> tuple[Fraction, str]:
+    """Return an amount with the multiplier behind it, and what follows that."""
+    scale = _MONEY_SCALE.match(after)
+    if scale:
+        value *= 10 ** _THOUSANDS[scale[1][0].lower()]
+        after = after[scale.end() :]
+    return value, after.strip()
 
 
 def _with_unit_and_noun(value: Fraction, name: str) -> _Quantity | None:
@@ -790,11 +791,7 @@ def is_code(text: str) -> bool:
     """Return whether a text of several lines is code, in which lines and indentation
     count.
     """
-    return (
-        "\n" in text
-        and not is_sql(text)
-        and _CODE.search(text.replace("\n", " ")) is not None
-    )
+    return "\n" in text and _CODE.search(text.replace("\n", " ")) is not None
 
 
 def _explained(line: str) -> Form | None:

@@ -91,6 +91,7 @@ hecto|h|hecto
 pico|p|pico
 peta|P|peta
 """
+# Short forms, and names of several words
 _OTHERS: Final = {
     "公里": "kilometer", "公斤": "kilogram", "км": "kilometer", "кг": "kilogram", "см": "centimeter",
     "мм": "millimeter", "мл": "milliliter", "kilo": "kilogram", "kilos": "kilogram", "cc": "milliliter",
@@ -169,6 +170,7 @@ def read_unit(text: str) -> Unit | None:
     rate = _RATE.search(text)
     if simple or rate is None:
         return simple
+    # "km/h" is a kilometer above an hour.
     above = _simple_unit(text[: rate.start()])
     below = _simple_unit(text[rate.end() :])
     if above is None or below is None or below.is_money or below.meanings:
@@ -241,6 +243,7 @@ def _simple_unit(text: str) -> Unit | None:
     unit = _named(name)
     if unit is None or power == 1:
         return unit
+    # A square dollar is not a unit.
     if unit.is_money or unit.meanings or unit.name in _WITH_AN_OFFSET:
         return None
     return Unit(f"{unit.name}**{power}", unit.factor)
@@ -251,6 +254,7 @@ def _named(name: str) -> Unit | None:
     if name in names:
         return names[name]
     word = name.casefold()
+    # The case of a symbol counts: Mb is not MB.
     if len(word) < 3 and word.isascii():
         return None
     return (

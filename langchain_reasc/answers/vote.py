@@ -148,6 +148,7 @@ def _vote_of_text(
     vote = _vote(extract(text, question=question, cut_off=cut_off), cut_off)
     if vote.answer is not None:
         return _by_field(vote, extract.objects)
+    # All texts vote, unless the schema of the call refuses them.
     if not extract.texts_vote:
         is_refused = bool(text.strip()) and not cut_off
     elif extract.objects:
@@ -289,6 +290,7 @@ def _place_of_answer(
     for begin, end in islice(_spellings(spelled, text), _TRIED):
         altered = "".join(map(_other, text[begin:end]))
         altered = text[:begin] + altered + text[end:]
+        # If the extractor finds something else now, it read this place.
         if _span_in(altered, extract, question, cut_off) != span:
             return begin, end
     return None
