@@ -30,7 +30,7 @@ _TRIED: Final = 3
 _PIECE: Final = re.compile(
     r"\*\*(?P<bold>[^*\n]{1,200}?)\*\*|(?<![`\w])`(?P<code>[^`\n]{1,200})`(?!`)|\$\\boxed\{(?P<box>[^$]*)\}\$"
 )
-_PLAIN: Final = re.compile(r"[A-Za-z\d]+|[-+$]?\d(?:[\d.,:/-]*\d)?%?", re.ASCII)
+PLAIN: Final = re.compile(r"[A-Za-z\d]+|[-+$]?\d(?:[\d.,:/-]*\d)?%?", re.ASCII)
 """A word or a number, of which nothing can be left out."""
 _WHOLLY_QUOTED: Final = re.compile(r"\"[^\"]+\"|“[^”]+”")
 # "equal to 5", "exactly 5", "= 5"
@@ -43,7 +43,7 @@ _OPENING: Final = re.compile(
 def reduced(statement: str, question: str) -> str:
     """Return the part of a statement that is the answer."""
     text = statement.strip()[:_LONGEST]
-    if _PLAIN.fullmatch(text):
+    if PLAIN.fullmatch(text):
         return text
     text = without_citations(text)
     if is_block(text) or _WHOLLY_QUOTED.fullmatch(text):

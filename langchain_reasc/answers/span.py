@@ -29,6 +29,7 @@ from langchain_reasc.answers.prose import (
     without_citations,
 )
 from langchain_reasc.answers.reduction import (
+    PLAIN,
     last_quantity,
     only_piece,
     reduced,
@@ -47,6 +48,9 @@ def find_span(text: str, question: str = "", *, cut_off: bool = False) -> str | 
         cut_off: whether the response was cut off. Then only what it marks or states
             counts.
     """
+    # A word or a number alone is the answer, unless it is "bilmiyorum".
+    if PLAIN.fullmatch(text.removesuffix(".")) and not declines(text):
+        return None if cut_off else text
     text = before_next_question(text)
     if not text[-TAIL:].isascii():
         text = text[:-TAIL] + EMOJI.sub("", text[-TAIL:])
