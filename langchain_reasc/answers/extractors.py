@@ -261,14 +261,7 @@ def labels(names: Sequence[str]) -> Extractor:
             "answer=[...] needs at least two different labels that are not empty, got "
             f"{names!r}"
         )
-    finder = LabelFinder(names)
-    return Extractor(
-        finder,
-        f"labels:{'|'.join(names)}",
-        reads_question=True,
-        canonical=finder.label,
-        by_form=False,
-    )
+    return _by_label(LabelFinder(names), f"labels:{'|'.join(names)}")
 
 
 def message_extractor(
@@ -311,9 +304,12 @@ def choice(letters: str = LATIN) -> Extractor:
 
     Several letters that are joined are one answer, whatever their order.
     """
-    finder = ChoiceFinder(letters)
+    return _by_label(ChoiceFinder(letters), "choice")
+
+
+def _by_label(finder: ChoiceFinder | LabelFinder, name: str) -> Extractor:
     return Extractor(
-        finder, "choice", reads_question=True, canonical=finder.label, by_form=False
+        finder, name, reads_question=True, canonical=finder.label, by_form=False
     )
 
 

@@ -743,15 +743,6 @@ def _resolved(schema: Any, root: Mapping[str, Any]) -> Any:
     return {}
 
 
-def _types_of(schema: Any) -> list[str]:
-    kinds = schema.get("type") if isinstance(schema, dict) else None
-    if isinstance(kinds, list):
-        return [str(kind) for kind in kinds]
-    if isinstance(kinds, str):
-        return [kinds]
-    return []
-
-
 def _is_of(value: Any, types: list[str]) -> bool:
     if isinstance(value, bool):
         return "boolean" in types
@@ -762,9 +753,14 @@ def _is_of(value: Any, types: list[str]) -> bool:
 
 def _converted(value: Any, schema: Mapping[str, Any]) -> Any:
     """Convert a value to the schema's type, or return it unchanged if that fails."""
-    types = _types_of(schema)
-    if not _is_of(value, types):
-        for name in types:
+    types = schema.get("type")
+    if isinstance(types, str):
+        types = [types]
+    if not isinstance(types, list):
+        return value
+    names = list(map(str, types))
+    if not _is_of(value, names):
+        for name in names:
             with suppress(KeyError, ValidationError):
                 return _READERS[name].validate_python(value)
     return value
