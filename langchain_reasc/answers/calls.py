@@ -284,6 +284,7 @@ def _kind(calls: Calls) -> str:
 
 
 def _calls_in(answer: str) -> list[dict[str, Any]] | None:
+    # Most answers are not calls, and parsing them would take longer.
     if not (answer.startswith("[{") and answer.endswith("}]") and '"args"' in answer):
         return None
     try:

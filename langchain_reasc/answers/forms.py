@@ -564,14 +564,15 @@ def _range(line: str) -> Form | None:
         r"\A(?:from|between|von|de|entre|zwischen)\s", "", line, flags=re.IGNORECASE
     )
     cuts = list(_RANGE.finditer(bare, 1))
+    # "between 5 and 10"
     if line.lower().startswith("between "):
         cuts = list(re.finditer(r"\sand\s", bare))
     for cut in cuts:
         low_text = bare[: cut.start()]
         high_text = bare[cut.end() :]
-        if form := _range_of_quantities(line, low_text, high_text) or _range_of_times(
-            line, low_text, high_text
-        ):
+        form = _range_of_quantities(line, low_text, high_text)
+        form = form or _range_of_times(line, low_text, high_text)
+        if form:
             return form
     return None
 
@@ -581,6 +582,7 @@ def _range_of_quantities(line: str, low_text: str, high_text: str) -> Form | Non
     if high is None or not low_text:
         return None
     low = _read_quantity(low_text, unit=high.unit)
+    # "10 - 5" is a difference.
     if low is None or low.value >= high.value:
         return None
     if high.is_share and not low.is_share and low.unit is None:

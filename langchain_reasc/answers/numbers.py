@@ -135,6 +135,7 @@ def _decimal(match: re.Match[str]) -> Fraction | None:
         return None
     number = Fraction(digits)
     if groups["power"]:
+        # Nine digits are enough to be refused.
         power = int(groups["power"][:9])
         if abs(power) * len(digits) > _LARGEST_POWER or (number == 0 and power < 0):
             return None

@@ -345,6 +345,7 @@ def _full_value(
     if valid is None:
         return None
     merged = votes.validated(_merged(valid.full, new, votes))
+    # The schema may have made another answer of it.
     if merged is None or votes.spelled(merged) != answer:
         return None
     return merged.full

@@ -169,6 +169,7 @@ def paragraphs(text: str) -> list[Paragraph]:
     offset = max(0, len(text) - TAIL)
     pieces = _fenced(text[offset:]) or _pieces(text[offset:])
     for index, piece in enumerate(pieces):
+        # Nothing counts behind "Let me know if ...".
         if index and _FAREWELL.match(piece.text):
             pieces = pieces[:index]
             break
@@ -284,6 +285,7 @@ def breaks_off(paragraph: str) -> bool:
     words = 0
     for sentence in sentences(last_line[-_LONGEST_SPAN:]):
         words = sentence.count(" ") + 1
+    # A short answer may end with a preposition.
     if words > 5 and _ENDS_IN_THE_MIDDLE.search(last_line):
         return True
     return words > SHORT and _ENDS_OPEN.search(last_line) is not None

@@ -46,6 +46,7 @@ def reduced(statement: str, question: str) -> str:
     if PLAIN.fullmatch(text):
         return text
     text = without_citations(text)
+    # A list, code or a quotation is an answer as a whole.
     if is_block(text) or _WHOLLY_QUOTED.fullmatch(text):
         return text
     piece = only_piece(text)
@@ -183,6 +184,7 @@ def _without_calculation(text: str) -> str:
     left, equals, right = text.rpartition("=")
     if not equals or not right.strip(" $") or _LOOKS_LIKE_CODE.search(text):
         return text
+    # "The total is 17 × 6" on the left is "17 × 6".
     left = _verb().split(left)[-1]
     is_chain = "=" in left and not _NOT_A_CHAIN.search(text)
     if is_chain or _ARITHMETIC.fullmatch(plain_text(left)):
@@ -250,6 +252,7 @@ def _value_within(part: str, question: str) -> str:
     date = find_date(part)
     if date:
         return date
+    # What is short or begins with a number is not a sentence around a number.
     if part.count(" ") < 2 or QUANTITY.match(part):
         return part
     verbs = list(_verb().finditer(part))
@@ -322,6 +325,7 @@ def last_number_in(text: str) -> str | None:
     size = 600
     while size < len(text):
         tail = text[-size:]
+        # The beginning of a long number is farther in front.
         begins_within_number = " " not in tail and tail[0].isdigit()
         if not begins_within_number:
             number = last_quantity(tail.partition(" ")[2] or tail)

@@ -247,6 +247,7 @@ def received(value: Any, schema: Schema | None, *, check: bool = True) -> Any:
             return None
         return checker.read_value(value, defaults=True, formats=True)
     try:
+        # A validator may change what it is given.
         validated = adapter_of(schema).validate_python(deepcopy(value))
     except Exception:  # a validator of the user's may raise anything
         return None if check else value

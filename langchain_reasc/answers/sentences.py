@@ -132,10 +132,12 @@ def answering_part(sentence: str, question: str) -> str:
     if not tokens:
         return sentence
     part = _around_copula(tokens, language)
+    # "It rose by 3%" is more than the "3%" that the question does not have.
     if not part and not tells_more(sentence, question):
         part = _beside_verb(tokens) or _before_verb(tokens, question)
     if not part and introduction:
         part = _without_known_end(tokens)
+    # A pronoun at the beginning says nothing.
     if not part and tokens[0].word in ("it", "they", "he", "she") and len(tokens) > 1:
         part = tokens[1:]
     part = _without_preposition(part or tokens, language, question_words)
@@ -253,6 +255,7 @@ def _around_copula(tokens: Tokens, language: Language) -> Tokens:
         if (is_participle or not _has_new(rest)) and _has_new(subject):
             return _without_known_beginning(_without_known_end(subject))
         function_words = sum(token.is_function_word for token in subject)
+        # The question has half of the subject, and so asks for the rest.
         if 2 * _count_repeated(subject) >= len(subject) - function_words:
             return _without_known_end(_without_known_beginning(rest))
     return []
@@ -400,6 +403,7 @@ def _without_shared_ends(sentence: str, question: str) -> str:
         if sign != asked_sign or sign.isdigit():
             break
         shared += 1
+    # A sentence in Chinese or Japanese may repeat the question up to its answer.
     if shared < 2:
         return without_closing_words(text).strip(_CLOSING) or sentence
     rest = without_closing_words(text[shared:])

@@ -172,6 +172,7 @@ def _concluded(
     """
     step = last_step(paragraph)
     if step:
+        # The last one of several steps concludes.
         span, _ = _concluded(step, question, is_alone=is_alone)
         return span, is_alone
     if is_block(paragraph):
@@ -185,6 +186,7 @@ def _concluded(
     if is_short and not is_broken:
         line = without_head(without_citations(conclusion), question)
         span = reduced(line, question)
+        # A sentence that could not be reduced may say something else.
         is_sentence = span.count(" ") > 2 and span == line
         return span, is_alone or not is_sentence
     piece = only_piece(paragraph) or only_piece(last)

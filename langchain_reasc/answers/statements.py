@@ -254,6 +254,7 @@ def _cues(text: str) -> list[tuple[int, str]]:
         small = lowered(text[offset:])
         for word in languages.words("answer"):
             start = len(small)
+            # A text may repeat a word without end.
             for _ in range(_MOST_CUES):
                 start = small.rfind(word, 0, start)
                 if start < 0:

@@ -112,6 +112,7 @@ def _vote_of(
         return Vote(None, why_none=FILTERED)
     is_malformed = ending == "malformed call" or bool(message.invalid_tool_calls)
     has_calls = is_malformed or bool(message.tool_calls)
+    # A function or "json:FIELD" may find its answer beside calls.
     if extract.over_tool_calls or not has_calls:
         text = without_reasoning(_spoken_text(message))
         vote = _vote_of_text(text, extract, question, cut_off)
@@ -358,6 +359,7 @@ def _last_step(text: str, answer: Place | None) -> Place | None:
     start = max(end - _TAIL, 0)
     last_start = None
     for step_end in _STEP_END.finditer(text, start, end):
+        # A line of marks such as "---" is not a step.
         if _RUN.search(text, start, step_end.start()):
             last_start = start
         start = step_end.end()
