@@ -291,7 +291,7 @@ class _Quantity:
         """The number in base units, with the base unit."""
         if self.unit is None:
             return spelled(self.value)
-        if self.unit.is_money or self.unit.meanings:
+        if self.unit.is_money or self.unit.is_ambiguous:
             return f"{spelled(self.value * self.unit.factor)} {self.unit.name}"
         return " ".join(units.in_base_units(self.value, self.unit.name))
 

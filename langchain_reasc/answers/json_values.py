@@ -51,7 +51,12 @@ def last_value(text: str, *, cut_off: bool = False) -> FoundValue | None:
     in prose it may be a citation. If the text was cut off, values inside one that never
     ended do not count.
     """
-    return next(_values_backwards(text, cut_off, lists=True), None) or _whole_list(text)
+    for value in _values_backwards(text, cut_off, lists=True):
+        return value
+    whole = _only_value(text)
+    if whole and isinstance(whole.value, list):
+        return whole
+    return None
 
 
 def whole_value(text: str, *, any_list: bool) -> Structure | None:
@@ -60,27 +65,24 @@ def whole_value(text: str, *, any_list: bool) -> Structure | None:
 
     Unless ``any_list``, a list counts only if it holds an object.
     """
-    start, end = _without_fence(text)
-    value = parsed_value(text[start:end])
+    whole = _only_value(text)
+    if whole is None:
+        return None
+    value = whole.value
     if isinstance(value, list) and not any_list and not _holds_object(value):
         return None
     return value
 
 
-def _whole_list(text: str) -> FoundValue | None:
-    start, end = _without_fence(text)
-    value = parsed_value(text[start:end])
-    return FoundValue(start, end, value) if isinstance(value, list) else None
-
-
-def _without_fence(text: str) -> tuple[int, int]:
-    """Return the place of a text without a code block's marks and the white space
-    around.
-    """
+def _only_value(text: str) -> FoundValue | None:
+    """Return the value that is all of a text, without a code block's marks."""
     fenced = _FENCED.fullmatch(text)
-    start, end = fenced.span(1) if fenced else (0, len(text))
-    inside = text[start:end]
-    return end - len(inside.lstrip()), start + len(inside.rstrip())
+    inside = (fenced[1] if fenced else text).strip()
+    value = parsed_value(inside)
+    if value is None:
+        return None
+    start = text.index(inside)
+    return FoundValue(start, start + len(inside), value)
 
 
 def field_of_last_object(text: str, path: str, *, cut_off: bool = False) -> str | None:

@@ -150,13 +150,16 @@ class Unit:
         name: pint's name, as ``kilometer/hour``, or the code of a currency.
         factor: how much of it one is: 1/100 for a cent.
         is_money: whether it is a currency, which nothing converts.
-        meanings: the units that an ambiguous name may stand for.
     """
 
     name: str
     factor: Fraction = Fraction(1)
     is_money: bool = False
-    meanings: tuple[str, ...] = ()
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """Whether the name has two meanings."""
+        return self.name in AMBIGUOUS
 
 
 @lru_cache(maxsize=4096)
@@ -173,7 +176,7 @@ def read_unit(text: str) -> Unit | None:
     # "km/h" is a kilometer above an hour.
     above = _simple_unit(text[: rate.start()])
     below = _simple_unit(text[rate.end() :])
-    if above is None or below is None or below.is_money or below.meanings:
+    if above is None or below is None or below.is_money or below.is_ambiguous:
         return None
     if above.name in _WITH_AN_OFFSET or below.name in _WITH_AN_OFFSET:
         return None
@@ -244,7 +247,7 @@ def _simple_unit(text: str) -> Unit | None:
     if unit is None or power == 1:
         return unit
     # A square dollar is not a unit.
-    if unit.is_money or unit.meanings or unit.name in _WITH_AN_OFFSET:
+    if unit.is_money or unit.is_ambiguous or unit.name in _WITH_AN_OFFSET:
         return None
     return Unit(f"{unit.name}**{power}", unit.factor)
 
@@ -271,7 +274,7 @@ def _names() -> dict[str, Unit]:
     for line in _lines(_TABLE):
         pint_name, symbols, words = line.split("|")
         base = pint_name.removeprefix("*")
-        unit = Unit(base, meanings=AMBIGUOUS.get(base, ()))
+        unit = Unit(base)
         names |= dict.fromkeys([*symbols.split(), *words.split()], unit)
         if pint_name.startswith("*"):
             names |= _prefixed(base, symbols.split(), words.split())
