@@ -30,7 +30,9 @@ _TRIED: Final = 3
 _PIECE: Final = re.compile(
     r"\*\*(?P<bold>[^*\n]{1,200}?)\*\*|(?<![`\w])`(?P<code>[^`\n]{1,200})`(?!`)|\$\\boxed\{(?P<box>[^$]*)\}\$"
 )
-PLAIN: Final = re.compile(r"[A-Za-z\d]+|[-+$]?\d(?:[\d.,:/-]*\d)?%?", re.ASCII)
+PLAIN: Final = re.compile(
+    r"[A-Za-z\d]{1,300}|[-+$]?\d(?:[\d.,:/-]{0,300}\d)?%?", re.ASCII
+)
 """A word or a number, of which nothing can be left out."""
 _WHOLLY_QUOTED: Final = re.compile(r"\"[^\"]+\"|“[^”]+”")
 # "equal to 5", "exactly 5", "= 5"
