@@ -19,7 +19,6 @@ from langchain_reasc.answers.prose import is_block, without_citations
 from langchain_reasc.answers.sentences import (
     answering_part,
     has_question_subject,
-    reasons,
     tells_more,
     without_closing_words,
 )
@@ -146,7 +145,8 @@ def _without_explanation(text: str) -> str:
     relative = _RELATIVE.search(text)
     if relative:
         text = text[: relative.start("clause")]
-    for pattern in (reasons(), _TALK):
+    reasons = languages.words_pattern(languages.words("reason"))
+    for pattern in (reasons, _TALK):
         match = pattern.search(text, 1)
         if match and text[: match.start()].strip(" ,"):
             text = text[: match.start()].rstrip(" ,;")

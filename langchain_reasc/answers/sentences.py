@@ -128,10 +128,10 @@ def answering_part(sentence: str, question: str) -> str:
     introduction = _INTRODUCTION.match(sentence)
     if introduction and introduction.end() < len(sentence):
         sentence = sentence[introduction.end() :]
-    tokens, language, question_words = _read(sentence, question)
+    tokens, question_words = _read(sentence, question)
     if not tokens:
         return sentence
-    part = _around_copula(tokens, language)
+    part = _around_copula(tokens, question_words.language)
     # "It rose by 3%" is more than the "3%" that the question does not have.
     if not part and not tells_more(sentence, question):
         part = _beside_verb(tokens) or _before_verb(tokens, question)
@@ -140,7 +140,7 @@ def answering_part(sentence: str, question: str) -> str:
     # A pronoun at the beginning says nothing.
     if not part and tokens[0].word in ("it", "they", "he", "she") and len(tokens) > 1:
         part = tokens[1:]
-    part = _without_preposition(part or tokens, language, question_words)
+    part = _without_preposition(part or tokens, question_words)
     # "Bus 7A" is 7A if the question asks for a bus.
     starts_known = part[0].is_known and not part[0].has_number
     if len(part) in (2, 3) and starts_known and part[1].has_number:
@@ -154,8 +154,8 @@ def answering_part(sentence: str, question: str) -> str:
     return text
 
 
-def _read(sentence: str, question: str) -> "tuple[Tokens, Language, _QuestionWords]":
-    """Return the words of a sentence, the language, and the words of the question."""
+def _read(sentence: str, question: str) -> "tuple[Tokens, _QuestionWords]":
+    """Return the words of a sentence, and those of the question."""
     language = languages.language_of(f"{question[-_LONGEST:]} {sentence}")
     question_words = _question_words(question[-4 * _LONGEST :], language)
     tokens = []
@@ -163,11 +163,12 @@ def _read(sentence: str, question: str) -> "tuple[Tokens, Language, _QuestionWor
         token = _token(match, question_words)
         if token.text:
             tokens.append(token)
-    return tokens, language, question_words
+    return tokens, question_words
 
 
 @dataclass(frozen=True)
 class _QuestionWords:
+    language: Language
     words: frozenset[str]
     offered: frozenset[str]
     function_words: frozenset[str]
@@ -202,7 +203,10 @@ def _question_words(question: str, language: Language) -> _QuestionWords:
     for word in words:
         parts += re.split("['-]", word)
     return _QuestionWords(
-        frozenset((*words, *parts)), frozenset(offered - function_words), function_words
+        language,
+        frozenset((*words, *parts)),
+        frozenset(offered - function_words),
+        function_words,
     )
 
 
@@ -375,13 +379,11 @@ def _begins_a_piece(tokens: Tokens) -> bool:
     )
 
 
-def _without_preposition(
-    tokens: Tokens, language: Language, question: _QuestionWords
-) -> Tokens:
+def _without_preposition(tokens: Tokens, question: _QuestionWords) -> Tokens:
     """Leave out a preposition in front: "in" of "in Paris", "by" of "by 12%"."""
     while len(tokens) > 1 and tokens[1].word not in _BOUNDS:
         word = tokens[0].word
-        is_preposition = word in language.preposition or word == "by"
+        is_preposition = word in question.language.preposition or word == "by"
         is_number_next = word in _BEFORE_NUMBERS and tokens[1].has_number
         is_asked = word in question.words and word in _ASKED_FOR
         if not (is_preposition or is_number_next or is_asked):
@@ -457,14 +459,8 @@ def tells_more(sentence: str, question: str) -> bool:
 
 def has_question_subject(sentence: str, question: str) -> bool:
     """Return whether a sentence begins with a noun or name that the question has."""
-    tokens, _, _ = _read(sentence, question)
+    tokens, _ = _read(sentence, question)
     for token in tokens:
         if not token.is_function_word:
             return token.is_known and not token.has_number
     return False
-
-
-@cache
-def reasons() -> re.Pattern[str]:
-    """Return a pattern of what begins an explanation after an answer."""
-    return languages.words_pattern(languages.words("reason"))
