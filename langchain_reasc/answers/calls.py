@@ -94,26 +94,30 @@ class ToolVotes:
         ``filter.date``. Every name is accepted if a tool takes arguments that its
         schema does not name.
         """
-        argument_names: list[str] = []
-        for tool, schema in schemas.items() if (options := list(self._named())) else ():
-            if (names := arguments_in(schema)) is None:
+        named = list(self._named())
+        # To list the arguments of a class takes milliseconds.
+        if not named:
+            return []
+        arguments: list[str] = []
+        for tool, schema in schemas.items():
+            names = arguments_in(schema)
+            if names is None:
                 return []
-            argument_names += [*names, *(f"{tool}.{name}" for name in names)]
+            arguments += [*names, *(f"{tool}.{name}" for name in names)]
+        # The dot keeps "filter" from matching "filters".
+        beginnings = tuple(f"{argument}." for argument in arguments)
+        tools = ", ".join(sorted(schemas))
         complaints = []
-        for option, name in options:
-            if not any(
-                name == argument or name.startswith(f"{argument}.")
-                for argument in argument_names
-            ):
-                if meant := nearest(name, argument_names):
-                    hint = f"; did you mean {meant!r}?"
-                else:
-                    hint = ""
-                tools = ", ".join(sorted(schemas))
-                complaints.append(
-                    f"tool_votes: {option} names {name!r}, an argument that no tool "
-                    f"here has ({tools}){hint}"
-                )
+        for option, name in named:
+            if f"{name}.".startswith(beginnings):
+                continue
+            complaint = (
+                f"tool_votes: {option} names {name!r}, an argument that no tool here "
+                f"has ({tools})"
+            )
+            if meant := nearest(name, arguments):
+                complaint += f"; did you mean {meant!r}?"
+            complaints.append(complaint)
         return complaints
 
     def _named(self) -> Iterator[tuple[str, str]]:
@@ -125,14 +129,13 @@ class ToolVotes:
             excluded = [
                 f"{tool}.{name}" for tool, names in excluded.items() for name in names
             ]
-        yield from (
-            ("exclude_args", name) for name in excluded if name not in REASONING
-        )
-        yield from (
-            (option, name)
-            for option in ("tolerance", "normalize")
-            for name in getattr(self, option)
-        )
+        for name in excluded:
+            if name not in REASONING:
+                yield "exclude_args", name
+        for name in self.tolerance:
+            yield "tolerance", name
+        for name in self.normalize:
+            yield "normalize", name
 
     def received(
         self, calls: Calls, schemas: Schemas | None
@@ -145,20 +148,18 @@ class ToolVotes:
             schemas: tool -> schema of its arguments, from :func:`schemas_of`; None if
                 the schemas are unknown.
         """
-        found = []
+        received_calls = []
         for call in calls:
-            if schemas is None:
-                schema = None
-            else:
+            schema = None
+            if schemas is not None:
                 schema = schemas.get(call["name"], schemas.get(ANY_TOOL))
-            if schema is None and schemas is not None and self.check_schema:
-                return UNKNOWN_TOOL
-            if (
-                args := received(call["args"], schema, check=self.check_schema)
-            ) is None:
+                if schema is None and self.check_schema:
+                    return UNKNOWN_TOOL
+            args = received(call["args"], schema, check=self.check_schema)
+            if args is None:
                 return REFUSED_CALLS
-            found.append({"name": call["name"], "args": args})
-        return found
+            received_calls.append({"name": call["name"], "args": args})
+        return received_calls
 
     def answer(self, calls: Calls) -> str | None:
         """Return calls (as :meth:`received` gives them) as canonical JSON, or None if
@@ -172,61 +173,75 @@ class ToolVotes:
         Args:
             calls: each with ``name`` and ``args``.
         """
-        return _spelled(
-            {"name": call["name"], "args": self._compared(call["name"], call["args"])}
-            for call in calls
-        )
+        spelled = []
+        try:
+            for call in calls:
+                args = self._compared(call["name"], call["args"])
+                spelled.append(canonical({"name": call["name"], "args": args}))
+        except (RecursionError, TypeError, ValueError):
+            return None
+        return f"[{', '.join(sorted(spelled))}]"
 
     def kind(self, calls: Calls) -> str | None:
         """Return which tools are called and how often, or None if calls are voted on as
         a whole.
         """
-        return _kind(calls) if self.hierarchical else None
+        if not self.hierarchical:
+            return None
+        return _kind(calls)
 
     def label(self, right: str, schemas: Schemas | None = None) -> str:
         """Return the right answer, spelled as :meth:`answer` spells it if it is a list
         of calls.
         """
         calls = _calls_in(right)
-        received = right if calls is None else self.received(calls, schemas)
-        return right if isinstance(received, str) else self.answer(received) or right
+        if calls is None:
+            return right
+        received = self.received(calls, schemas)
+        if isinstance(received, str):
+            return right
+        return self.answer(received) or right
 
-    def same(self, one: str, other: str) -> bool:
+    def same(self, first: str, second: str) -> bool:
         """Return whether two answers are the same calls, with numbers within the
         tolerance. It is not transitive.
         """
-        if one == other or not self.tolerance:
-            return one == other
-        calls = _calls_in(one)
-        other_calls = _calls_in(other)
+        if first == second or not self.tolerance:
+            return first == second
+        calls = _calls_in(first)
+        other_calls = _calls_in(second)
         if calls is None or other_calls is None or len(calls) != len(other_calls):
             return False
         agree = [
-            [
-                call["name"] == another["name"]
-                and near(call["args"], another["args"], self.tolerance, call["name"])
-                for another in other_calls
-            ]
+            [self._agree(call, other_call) for other_call in other_calls]
             for call in calls
         ]
-        return agree[0][0] if len(calls) == 1 else _all_paired(agree)
+        if len(calls) == 1:  # without importing scipy
+            return agree[0][0]
+        return _all_paired(agree)
+
+    def _agree(self, call: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+        if call["name"] != other["name"]:
+            return False
+        return near(call["args"], other["args"], self.tolerance, call["name"])
 
     def _compared(self, tool: str, value: Any, path: Path = ()) -> Any:
         """Return the arguments that count for the vote, with normalized strings."""
         if isinstance(value, Mapping):
-            inner = {str(key): (item, (*path, str(key))) for key, item in value.items()}
-            return {
-                key: self._compared(tool, *place)
-                for key, place in inner.items()
-                if not self._is_excluded(tool, place[1])
-            }
+            compared = {}
+            for key, item in value.items():
+                item_path = (*path, str(key))
+                if not self._is_excluded(tool, item_path):
+                    compared[str(key)] = self._compared(tool, item, item_path)
+            return compared
         if isinstance(value, list | tuple):
             return [self._compared(tool, item, path) for item in value]
-        if (
-            isinstance(value, str)
-            and (how := option_for(self.normalize, path, tool)) is not None
-        ):
-            return how(value) if callable(how) else _NORMALIZERS[how](value)
+        if isinstance(value, str):
+            normalize = option_for(self.normalize, path, tool)
+            if isinstance(normalize, str):
+                normalize = _NORMALIZERS[normalize]
+            if normalize is not None:
+                return normalize(value)
         return value
 
     def _is_excluded(self, tool: str, path: Path) -> bool:
@@ -237,8 +252,10 @@ class ToolVotes:
 
 def kind_of(answer: str | None) -> str | None:
     """Return which tools an answer calls, or None if the answer is not a list of calls."""
-    calls = None if answer is None else _calls_in(answer)
-    return None if calls is None else _kind(calls)
+    calls = _calls_in(answer or "")
+    if calls is None:
+        return None
+    return _kind(calls)
 
 
 def arguments_of(answer: str) -> Mapping[str, str] | None:
@@ -256,24 +273,18 @@ def arguments_of(answer: str) -> Mapping[str, str] | None:
         for path, value in leaves(call["args"], (call["name"],), into_lists=True):
             if len(path) > 1:  # not that there are no arguments at all
                 by_tool.setdefault(".".join(path), []).append(canonical(value))
-    return {
-        name: values[0] if len(values) == 1 else canonical(sorted(values))
-        for name, values in by_tool.items()
-    }
+    arguments = {}
+    for name, values in by_tool.items():
+        arguments[name] = canonical(sorted(values)) if len(values) > 1 else values[0]
+    return arguments
 
 
 def _kind(calls: Calls) -> str:
     return canonical(sorted(str(call["name"]) for call in calls))
 
 
-def _spelled(calls: Calls) -> str | None:
-    try:
-        return f"[{', '.join(sorted(map(canonical, calls)))}]"
-    except (RecursionError, TypeError, ValueError):
-        return None
-
-
 def _calls_in(answer: str) -> list[dict[str, Any]] | None:
+    # Most answers are not calls, and parsing them would take longer.
     if not (answer.startswith("[{") and answer.endswith("}]") and '"args"' in answer):
         return None
     try:

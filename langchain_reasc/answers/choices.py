@@ -18,11 +18,17 @@ from langchain_reasc.answers.span import before_next_question, find_span
 from langchain_reasc.answers.statements import last_statement
 
 LATIN: Final = "ABCDEFGHIJ"
-_CIRCLED: Final = {sign: str(number) for number, sign in enumerate("①②③④⑤⑥⑦⑧⑨⑩", 1)}
+_CIRCLED: Final = "①②③④⑤⑥⑦⑧⑨⑩"
+_ALPHABETS: Final = "".join(
+    [LATIN, *(language.letters for language in languages.LANGUAGES), _CIRCLED]
+)
+# "A) Oslo", "(B) Bergen", "①. Tromsø"
 _LISTED: Final = re.compile(
     r"(?:(?<=\s)|(?<=[?？:.。,]|\()|\A)[(（]?([^\W\d_]|[①-⑩])\s?[).:、．）](?=\s|\S)"
 )
 _MOST_LINES: Final = 40
+_SHORT: Final = 12
+"""The most words of a text whose only label is its answer."""
 _OR: Final = re.compile(
     r"\b(?:or|oder|ou|lub|veya|eller)\b|\sили\s|或|または|또는", re.IGNORECASE
 )
@@ -54,20 +60,24 @@ class ChoiceFinder:
         text = before_next_question(text)
         letters = self._letters + letters_of(question)
         statement = last_statement(text, cut_off=cut_off)
-        if statement and (chosen := chosen_letters(statement.span, letters)):
-            return chosen
+        if statement:
+            chosen = chosen_letters(statement.span, letters)
+            if chosen:
+                return chosen
         if cut_off:
             if len(text.strip(" .()*")) == 1:
                 return chosen_letters(text, letters)
             return None
         span = find_span(text, question)
-        if span and (chosen := chosen_letters(span, letters)):
-            return chosen
-        if statement and not _OR.search(statement.span):
-            return _implied(statement.span, letters)
-        if statement or _OR.search(text.rstrip().rpartition("\n")[2]):
+        if span:
+            chosen = chosen_letters(span, letters)
+            if chosen:
+                return chosen
+        # "A or C" chooses neither.
+        last_line = text.rstrip().rpartition("\n")[2]
+        if _OR.search(statement.span if statement else last_line):
             return None
-        return _implied(text, letters)
+        return _implied(statement.span if statement else text, letters)
 
     def label(self, right: str) -> str:
         """Write an answer or a label as the letters that it names; any other text in
@@ -80,21 +90,12 @@ class ChoiceFinder:
 def letters_of(question: str) -> str:
     """Return the letters beside the options that a question lists, in capitals."""
     question = question[-4000:]
-    listed = dict.fromkeys(match[1].upper() for match in _LISTED.finditer(question))
-    listed |= dict.fromkeys(sign for sign in _CIRCLED if sign in question)
-    alphabets = (
-        LATIN
-        + "".join(language.letters for language in languages.LANGUAGES)
-        + "".join(_CIRCLED)
-    )
-    letters = [letter for letter in listed if letter in alphabets]
+    listed = [match[1].upper() for match in _LISTED.finditer(question)]
+    listed += [sign for sign in _CIRCLED if sign in question]
+    # Japanese lists options without a mark behind the letter.
     if re.search("[\u3040-\u30ff]", question):
-        spaced = re.findall(r"(?:(?<=[\s。？?:：])|\A)([^\W\d_])\s(?=\S)", question)
-    else:
-        spaced = []
-    return "".join(
-        dict.fromkeys([*letters, *(letter for letter in spaced if letter in alphabets)])
-    )
+        listed += re.findall(r"(?:(?<=[\s。？?:：])|\A)([^\W\d_])\s(?=\S)", question)
+    return "".join(dict.fromkeys(sign for sign in listed if sign in _ALPHABETS))
 
 
 def chosen_letters(span: str, letters: str) -> str | None:
@@ -104,17 +105,19 @@ def chosen_letters(span: str, letters: str) -> str | None:
     text = without_closing_words(plain_text(without_markup(span)).strip(" .。!\"'"))
     text = without_markup(text).strip(" .。")
     several = re.split(r"\s*(?:,|;|&|\band\b|\bund\b|\by\b|\bet\b|、|と|和|и)\s*", text)
-    chosen = [_letter(part, letters) for part in several if part]
-    if chosen and all(chosen):
-        return ", ".join(sorted(set(filter(None, chosen))))
+    matches = [_alone(letters).fullmatch(part.strip()) for part in several if part]
+    if matches and all(matches):
+        chosen = {match[1].casefold() for match in matches if match}
+        return ", ".join(sorted(chosen))
     match = _with_text(letters).match(text)
     if match is None or _OR.match(text, match.end()):
         return None
-    return str(next(filter(None, match.groups()))).casefold()
+    return match[match.lastindex or 0].casefold()
 
 
 @lru_cache(maxsize=64)
 def _with_text(letters: str) -> re.Pattern[str]:
+    """Return a pattern of a letter with more behind: "B) Bergen", "option B because"."""
     either = f"[{re.escape(letters + letters.lower())}]"
     return re.compile(
         rf"(?:(?:the|die|der|la|a|o|el|le|l')\s)?(?:(?:{_nouns()})\s?)?"
@@ -125,17 +128,13 @@ def _with_text(letters: str) -> re.Pattern[str]:
 
 @lru_cache(maxsize=64)
 def _alone(letters: str) -> re.Pattern[str]:
+    """Return a pattern of a letter alone: "B", "(B)", "option B."."""
     either = f"[{re.escape(letters + letters.lower())}]"
     return re.compile(
         rf"(?:(?:the|die|der|la|a|o|el|le|l')\s)?(?:(?:{_nouns()})s?\s?)?[(\[]?({either})[)\]]?[).:]?"
         rf"(?:\s?(?:번|şıkkı|seçeneği)\w*)?",
         re.IGNORECASE,
     )
-
-
-def _letter(part: str, letters: str) -> str | None:
-    match = _alone(letters).fullmatch(part.strip())
-    return match[1].casefold() if match else None
 
 
 _RIGHT: Final = (
@@ -154,67 +153,51 @@ def _implied(text: str, letters: str) -> str | None:
     """
     capital = f"[{re.escape(letters)}]"
     either = rf"(?:[(\[]({capital})[)\]]|({capital})(?![\w'’]))"
+    answer_nouns = languages.either(languages.words("answer"))
     for pattern in (
+        # "B is correct."
         rf"{either}\W{{0,3}}\s*(?:{_RIGHT}|remains|fits|makes|satisfies|follows|must be)",
+        # "I choose option B."
         rf"(?i:\b{_CHOSEN})\s+(?:option\s+|choice\s+)?[*_]*{either}(?=[*_\s.,;:)]|\Z){_WRONG}(?!\s+(?!because|since|fits|makes|satisfies|remains|is)[a-z])",
+        # A line such as "**B**" or "B) Bergen"
         rf"^[^\w\n]{{0,20}}({capital})(?:[^\w\n]{{0,20}}|[).:]\s[^\n]{{1,80}})$",
+        # "Es ist die B."
         _behind_copula(capital),
-        rf"(?i:\b(?:{_answer_nouns()}))\s+[(*]*({capital})(?![\w'’])(?!\s[a-z]+\s[a-z])",
+        # "Answer B"
+        rf"(?i:\b(?:{answer_nouns}))\s+[(*]*({capital})(?![\w'’])(?!\s[a-z]+\s[a-z])",
+        # "(B)"
         rf"\(({capital})\){_WRONG}",
     ):
         matches = list(re.finditer(pattern, text[-4000:], re.MULTILINE))
         if matches:
-            return str(next(filter(None, matches[-1].groups()))).casefold()
+            match = matches[-1]
+            return str(match[match.lastindex or 0]).casefold()
     return None
 
 
 @cache
 def _nouns() -> str:
     """Return what may stand in front of a letter, as a pattern."""
-    return "|".join(
-        map(
-            re.escape,
-            (
-                *languages.words("choice"),
-                *languages.words("answer"),
-                "graph",
-                "figure",
-                "picture",
-            ),
-        )
-    )
+    nouns = (*languages.words("choice"), *languages.words("answer"))
+    return languages.either((*nouns, "graph", "figure", "picture"))
 
 
 @cache
 def _behind_copula(capital: str) -> str:
     """Return a pattern of a letter behind "is": "la opción correcta es la B) Mercurio"."""
-    spaced = "|".join(
-        re.escape(word)
-        for word in languages.words("copula")
-        if not "\u3040" <= word[0] <= "\ud7a3"
-    )
-    unspaced = "|".join(
-        re.escape(word)
-        for word in languages.words("copula")
-        if "\u3040" <= word[0] <= "\ud7a3"
-    )
-    before = "|".join(
-        map(re.escape, (*languages.words("article"), *languages.words("choice")))
-    )
+    spaced, unspaced = languages.word_patterns(languages.words("copula"))
+    before = languages.either((*languages.words("article"), *languages.words("choice")))
     return (
         rf"(?:(?i:\b(?:{spaced}))\s+|(?:{unspaced})\s?)(?i:(?:{before})\s+)*[(*（]*({capital})"
         r"(?=[)*）]*(?:\Z|[).:*（]\s?|\s\(|\n))"
     )
 
 
-@cache
-def _answer_nouns() -> str:
-    return "|".join(map(re.escape, languages.words("answer")))
-
-
+# "It is spam."
 _SAID_BEFORE: Final = re.compile(
     r"\b(?:is|as|be|are|to|ist|est|es)\s(?:an?\s|the\s|clearly\s)?\Z"
 )
+# "It is not spam."
 _DENIED_BEFORE: Final = re.compile(
     r"\b(?:not|non|never|isn't|neither|nor|no)[\s-](?:an?\s)?\Z"
 )
@@ -231,7 +214,7 @@ class LabelFinder:
         self._labels = {_folded(label): label for label in labels}
         ordered = sorted(self._labels, key=len, reverse=True)
         self._pattern = re.compile(
-            rf"(?<![\w-])(?:{'|'.join(map(re.escape, ordered))})(?![\w-])"
+            rf"(?<![\w-])(?:{languages.either(ordered)})(?![\w-])"
         )
 
     def __call__(
@@ -239,19 +222,19 @@ class LabelFinder:
     ) -> str | None:
         """Return the label, or None if the text names none, or several as alternatives."""
         text = before_next_question(text)
-        if label := self._labels.get(_folded(text[:TAIL])):
+        label = self._labels.get(_folded(text[:TAIL])) or self._in_object(text)
+        if label:
             return label
-        if (value := self._in_object(text)) is not None:
-            return value
         statement = last_statement(text, cut_off=cut_off)
         if statement:
             return self._only(statement.span)
         if cut_off:
             return None
         text = text[-TAIL:]
-        if label := self._headed(text) or self._said(text):
+        label = self._headed(text) or self._said(text)
+        if label:
             return label
-        if _OR.search(text) and len(text.split()) <= 12:
+        if _OR.search(text) and len(text.split()) <= _SHORT:
             return None
         return self._concluded(text, question)
 
@@ -260,12 +243,13 @@ class LabelFinder:
         return self._labels.get(_folded(right), right)
 
     def _in_object(self, text: str) -> str | None:
-        if "{" not in text or (last := last_value(text[-TAIL:])) is None:
+        if "{" not in text:
             return None
-        values = [
-            self._labels.get(_folded(str(value))) for _, value in leaves(last.value)
-        ]
-        labels = {value for value in values if value}
+        last = last_value(text[-TAIL:])
+        if last is None:
+            return None
+        values = [_folded(str(value)) for _, value in leaves(last.value)]
+        labels = {self._labels[value] for value in values if value in self._labels}
         return labels.pop() if len(labels) == 1 else None
 
     def _headed(self, text: str) -> str | None:
@@ -273,14 +257,12 @@ class LabelFinder:
         spam", or before a dash.
         """
         for line in reversed(text.split("\n")[-_MOST_LINES:]):
-            bare = _folded(line)
-            after_head = bare.rpartition(": ")[2]
-            for part in (
-                bare,
-                after_head,
-                re.split(r"\s[-–—]\s|:\s", bare, maxsplit=1)[0],
-            ):
-                if label := self._labels.get(part.strip(" .")):
+            line = _folded(line)
+            after_head = line.rpartition(": ")[2]
+            before_dash = re.split(r"\s[-–—]\s|:\s", line, maxsplit=1)[0]
+            for part in (line, after_head, before_dash):
+                label = self._labels.get(part.strip(" ."))
+                if label:
                     return label
         return None
 
@@ -292,25 +274,27 @@ class LabelFinder:
         for sentence in sentences(paragraph):
             folded = _folded(sentence)
             for match in self._pattern.finditer(folded):
-                if _SAID_BEFORE.search(folded[: match.start()]):
-                    if _OR.search(folded):
-                        return self._only(folded)
-                    return self._labels[match[0]]
+                if not _SAID_BEFORE.search(folded[: match.start()]):
+                    continue
+                if _OR.search(folded):
+                    return self._only(folded)
+                return self._labels[match[0]]
         return None
 
     def _concluded(self, text: str, question: str) -> str | None:
         span = find_span(text, question)
         if span is None:
             return None
-        return self._only(span) or (
-            self._only(text) if len(text.split()) <= 12 else None
-        )
+        label = self._only(span)
+        if label is None and len(text.split()) <= _SHORT:
+            return self._only(text)
+        return label
 
     def _only(self, span: str) -> str | None:
         """Return the only label that a span names and does not deny."""
         folded = _folded(span)
-        if label := self._labels.get(folded):
-            return label
+        if folded in self._labels:
+            return self._labels[folded]
         labels = set()
         for match in self._pattern.finditer(folded):
             if not _DENIED_BEFORE.search(folded[: match.start()]):
@@ -319,11 +303,6 @@ class LabelFinder:
 
 
 def _folded(text: str) -> str:
-    folded = (
-        without_markup(without_markup(text).strip(" .!,;:"))
-        .casefold()
-        .replace("_", " ")
-    )
-    return " ".join(folded.replace("**", "").replace("`", "").split()).strip(
-        " .!,;:\"'"
-    )
+    text = without_markup(without_markup(text).strip(" .!,;:"))
+    text = text.casefold().replace("_", " ").replace("**", "").replace("`", "")
+    return " ".join(text.split()).strip(" .!,;:\"'")

@@ -8,9 +8,10 @@ import re
 from functools import cache
 from typing import Final
 
-from langchain_reasc.answers.languages import MONTHS
+from langchain_reasc.answers.languages import MONTHS, either
 
 _ISO: Final = re.compile(r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)")
+# "2024年3月5日", "3월 5일"
 _CHINESE: Final = re.compile(
     r"(?:(?P<year>\d{4})\s?[年년]\s?)?(?P<month>\d{1,2})\s?[月월]\s?(?P<day>\d{1,2})\s?[日号號일]"
 )
@@ -20,6 +21,8 @@ _YEAR: Final = (
 )
 _WEEKDAY: Final = r"(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day,?\s)?"
 _ZONES: Final = r"(?:\s?(?P<zone>UTC|GMT|CES?T|[ECMP][SD]?T|BST|JST|IST|Z))?"
+_DIGIT: Final = re.compile(r"\d")
+# "15:45", "3.45 pm", "15h30", "3 PM EST", "15:30 Uhr"
 _CLOCK: Final = re.compile(
     rf"(?P<hour>\d{{1,2}})(?:[:.h](?P<minute>\d\d)(?::(?P<second>\d\d))?)?\s?(?:(?P<half>[ap])\.?\s?m\b\.?)?"
     rf"(?:\s?(?:Uhr|o'clock|heures?|h))?{_ZONES}",
@@ -32,7 +35,8 @@ def read_date(text: str) -> str | None:
     without a day; None if it is none.
     """
     for pattern in (_ISO, _CHINESE, *_named_patterns()):
-        if match := pattern.fullmatch(text):
+        match = pattern.fullmatch(text)
+        if match:
             return _written(match.groupdict())
     return None
 
@@ -41,15 +45,13 @@ def find_date(text: str) -> str | None:
     """Return the only date with a named month in a text, as it is written there; None
     if there is none, or several.
     """
-    small = text.casefold()
-    if not any(month in small for month in MONTHS):
+    if not _DIGIT.search(text):
         return None
-    dates = [
-        match[0].strip()
-        for pattern in _named_patterns()[:2]
-        for match in pattern.finditer(text)
-    ]
-    return dates[0] if len(dates) == 1 else None
+    month_first, day_first, _ = _named_patterns()
+    dates = [*month_first.finditer(text), *day_first.finditer(text)]
+    if len(dates) != 1:
+        return None
+    return dates[0][0].strip()
 
 
 def read_time(text: str) -> tuple[str, str | None] | None:
@@ -68,38 +70,45 @@ def read_time(text: str) -> tuple[str, str | None] | None:
     half = (match["half"] or "").lower()
     if hour > 24 or minute > 59 or (half and not 1 <= hour <= 12):
         return None
-    rest = f":{minute:02}" + (f":{match['second']}" if match["second"] else "")
-    zone = f" {match['zone'].upper()}" if match["zone"] else ""
-    if not half:
-        is_open = 1 <= hour <= 12 and not match["hour"].startswith("0")
-        return (
-            f"{hour}{rest}{zone} am or pm" if is_open else f"{hour:02}{rest}{zone}",
-            None,
-        )
-    return (
-        f"{hour % 12 + 12 * (half == 'p'):02}{rest}{zone}",
-        f"{hour}{rest}{zone} am or pm",
-    )
+    rest = f":{minute:02}"
+    if match["second"]:
+        rest += f":{match['second']}"
+    if match["zone"]:
+        rest += f" {match['zone'].upper()}"
+    in_either_half = f"{hour}{rest} am or pm"
+    if half:
+        hour = hour % 12 + 12 * (half == "p")
+        return f"{hour:02}{rest}", in_either_half
+    if 1 <= hour <= 12 and not match["hour"].startswith("0"):
+        return in_either_half, None
+    return f"{hour:02}{rest}", None
 
 
 def _written(parts: dict[str, str | None]) -> str | None:
-    month = parts["month"] or ""
-    number = int(month) if month.isdecimal() else MONTHS[month.casefold().rstrip(".")]
+    name = (parts["month"] or "").casefold().rstrip(".")
+    # Chinese names its months by numbers: 3月 is March.
+    month = MONTHS.get(name) or int(name)
     day = parts.get("day")
-    year = parts.get("year")
-    if not 1 <= number <= 12 or (day and not 1 <= int(day) <= 31) or not (day or year):
+    year = parts["year"] or "-"
+    if not 1 <= month <= 12:
         return None
-    written = f"{year or '-'}-{number:02}"
-    return f"{written}-{int(day):02}" if day else written
+    if day is None:
+        return f"{year}-{month:02}"
+    if not 1 <= int(day) <= 31:
+        return None
+    return f"{year}-{month:02}-{int(day):02}"
 
 
 @cache
 def _named_patterns() -> tuple[re.Pattern[str], ...]:
-    names = "|".join(map(re.escape, sorted(MONTHS, key=len, reverse=True)))
+    names = either(sorted(MONTHS, key=len, reverse=True))
     month = rf"(?P<month>(?:{names})\.?)"
     patterns = (
+        # "March 5, 2024"
         rf"{_WEEKDAY}\b{month}\s{_DAY}{_YEAR}(?!\w)",
+        # "5 March 2024", "el 5 de marzo de 2024"
         rf"{_WEEKDAY}(?:\bthe |\ble |\bel |\bil |\bam |\bden )?\b{_DAY}\s(?:of |de |di |d')?{month}{_YEAR}(?!\w)",
+        # "March 2024"
         rf"{month},?\s(?:de |of )?(?P<year>\d{{4}})",
     )
     return tuple(re.compile(pattern, re.IGNORECASE) for pattern in patterns)

@@ -44,6 +44,7 @@ FINISH_FIELDS = (
     "native_finish_reason",
     "status",  # OpenAI's Responses API, whose streams have no other word for their end
 )
+# "stopstop"
 _REPEATED = re.compile(r"(.{1,100}?)\1+")
 _THOUGHT_OR_TEXT = {
     "text",
@@ -81,7 +82,9 @@ def finish_of(reason: object) -> Finish | None:
         return None
     if word in _FAILURES:
         return "failed"
-    return "ended" if word in _KNOWN else "unknown"
+    if word in _KNOWN:
+        return "ended"
+    return "unknown"
 
 
 def has_finish_reason(metadata: Mapping[str, Any]) -> bool:
@@ -95,7 +98,10 @@ def failed_reason(metadata: Mapping[str, Any]) -> str | None:
     """Return the finish reason of a response that its server failed to generate, or
     None.
     """
-    return next((word for word in finish_reasons(metadata) if word in _FAILURES), None)
+    for word in finish_reasons(metadata):
+        if word in _FAILURES:
+            return word
+    return None
 
 
 class UnknownFinish:
@@ -116,11 +122,7 @@ class UnknownFinish:
         if says and self.reason is not None:
             self._followed.add(self.reason)
             self.reason = None
-        if (
-            reason is not None
-            and finish_of(reason) == "unknown"
-            and str(reason) not in self._followed
-        ):
+        if finish_of(reason) == "unknown" and str(reason) not in self._followed:
             self.reason = str(reason)
 
 
@@ -128,12 +130,7 @@ def is_refusal(message: AIMessage) -> bool:
     """Return whether the model or its provider declined, by a refusal block or field."""
     if message.additional_kwargs.get("refusal"):
         return True
-    if isinstance(message.content, str):
-        return False
-    return any(
-        isinstance(block, dict) and block.get("type") == "refusal"
-        for block in message.content
-    )
+    return "refusal" in _types_of_blocks(message)
 
 
 def says_nothing(message: AIMessage) -> bool:
@@ -143,27 +140,32 @@ def says_nothing(message: AIMessage) -> bool:
     A refusal is content, and so are blocks other than text and reasoning, such as a
     picture.
     """
-    blocks = message.content if isinstance(message.content, list) else ()
-    other_blocks = [
-        block
-        for block in blocks
-        if isinstance(block, dict) and block.get("type") not in _THOUGHT_OR_TEXT
-    ]
-    beside = not message.additional_kwargs.keys().isdisjoint(("audio", "function_call"))
-    if message.tool_calls or message.invalid_tool_calls or other_blocks or beside:
+    if message.tool_calls or message.invalid_tool_calls:
+        return False
+    if not message.additional_kwargs.keys().isdisjoint(("audio", "function_call")):
+        return False
+    if any(kind not in _THOUGHT_OR_TEXT for kind in _types_of_blocks(message)):
         return False
     ending = ending_of(message)
     if ending in ("filtered", "malformed call"):
         return True
-    refused = ending == "refused" or is_refusal(message)
-    return not refused and not (without_reasoning(str(message.text)) or "").strip()
+    if ending == "refused" or is_refusal(message):
+        return False
+    text = without_reasoning(str(message.text)) or ""
+    return not text.strip()
+
+
+def _types_of_blocks(message: AIMessage) -> list[Any]:
+    if isinstance(message.content, str):
+        return []
+    return [block.get("type") for block in message.content if isinstance(block, dict)]
 
 
 def finish_reasons(metadata: Mapping[str, Any]) -> Iterator[str]:
     """Yield the finish reasons in the metadata of a response or a chunk, in lower case."""
     if _ENDS.isdisjoint(metadata):  # as of most chunks
         return
-    values = [metadata.get(field) for field in FINISH_FIELDS]
+    values = [metadata[field] for field in FINISH_FIELDS if field in metadata]
     for field, key in (("incomplete_details", "reason"), (_BLOCKED, "block_reason")):
         details = metadata.get(field)
         if isinstance(details, dict):
@@ -178,9 +180,13 @@ def _word(reason: object) -> str:
     word = str(getattr(reason, "value", reason)).rpartition(".")[2].lower()
     # LangChain joins the strings of a stream's chunks: ``STOPSTOP`` is ``STOP``, and
     # ``nullnullstop`` is ``stop``.
-    if pending := _IS_PENDING.match(word):
+    pending = _IS_PENDING.match(word)
+    if pending:
         word = word[pending.end() :]
-    return repeated[1] if (repeated := _REPEATED.fullmatch(word)) else word
+    repeated = _REPEATED.fullmatch(word)
+    if repeated:
+        return repeated[1]
+    return word
 
 
 # Reasoning in the text, where a server has no parser for it. Known are the marks of
@@ -230,12 +236,18 @@ def without_reasoning(text: str) -> str | None:
     before the tag is reasoning.
     """
     if _CHANNEL in text:
-        ends = [channel.end() for channel in _FINAL.finditer(text)]
-        return re.split(r"<\|\w+\|>", text[ends[-1] :], maxsplit=1)[0] if ends else None
+        finals = list(_FINAL.finditer(text))
+        if not finals:
+            return None
+        return re.split(r"<\|\w+\|>", text[finals[-1].end() :], maxsplit=1)[0]
     if _HEADINGS.match(text):
-        answer = _RESPONSE.search(text)
-        return text[answer.end() :] if answer else None
-    return _outside_tags(text) if _MAY_BE_TAG.search(text) else text
+        heading = _RESPONSE.search(text)
+        if heading is None:
+            return None
+        return text[heading.end() :]
+    if _MAY_BE_TAG.search(text):
+        return _outside_tags(text)
+    return text
 
 
 def _outside_tags(text: str) -> str | None:
@@ -254,4 +266,7 @@ def _outside_tags(text: str) -> str | None:
         elif mark in _LONE:
             pieces = []
             position = tag.end()
-    return None if closing else _FRAMES.sub("\n", "".join([*pieces, text[position:]]))
+    if closing:
+        return None
+    pieces.append(text[position:])
+    return _FRAMES.sub("\n", "".join(pieces))

@@ -1,14 +1,12 @@
-"""Equivalence of answers that are spelled differently: by a function, a chat model or
-embeddings.
-
-A function, the similarity of embeddings, or another model as the judge compares them.
+"""Equivalence of answers that are spelled differently: by a function, the similarity of
+embeddings, or another model as the judge.
 """
 
 import inspect
 import math
 import re
 import zlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal
@@ -92,12 +90,14 @@ class Classes:
     def class_of(self, answer: str) -> str:
         """Return the class of an answer, named by its first member."""
         spelling = self._spelling(answer)
-        if spelling not in self._firsts:
-            firsts = dict.fromkeys(self._firsts.values())
-            self._firsts[spelling] = next(
-                (first for first in firsts if self._same(first, answer)), answer
-            )
-        return self._firsts[spelling]
+        if spelling in self._firsts:
+            return self._firsts[spelling]
+        for first in dict.fromkeys(self._firsts.values()):
+            if self._same(first, answer):
+                self._firsts[spelling] = first
+                return first
+        self._firsts[spelling] = answer
+        return answer
 
 
 def spelling(answer: str) -> str:
@@ -129,7 +129,7 @@ def _compare_by_function(
 ) -> Same:
     def same(first: str, second: str) -> bool:
         verdict = function(first, second)
-        # a similarity, say, would always count as True
+        # A similarity, say, would always count as True.
         if not isinstance(verdict, bool | np.bool_):
             raise Unclear(f"same= must return a bool, got {type(verdict).__name__}")
         return bool(verdict)
@@ -137,6 +137,7 @@ def _compare_by_function(
     return same
 
 
+# The cosine of equal vectors may be a little below 1.
 _ROUNDING: Final = 1e-9
 
 
@@ -180,8 +181,8 @@ def _compare_by_similarity(
         second_direction = direction(second)
         if first_direction.shape != second_direction.shape or not first_direction.size:
             raise Unclear(
-                f"vectors of {first_direction.size} and {second_direction.size} usable entries cannot be "
-                "compared"
+                f"vectors of {first_direction.size} and {second_direction.size} usable "
+                "entries cannot be compared"
             )
         return bool(first_direction @ second_direction >= threshold - _ROUNDING)
 
@@ -195,7 +196,7 @@ def _direction(vector: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     largest = np.max(np.abs(vector), initial=0.0)
     if vector.ndim != 1 or not (math.isfinite(largest) and largest > 0):
         return np.empty(0)
-    scaled = vector / largest  # or the squares of very large ones were infinite
+    scaled = vector / largest  # or the squares of very large entries were infinite
     return np.asarray(scaled / np.linalg.norm(scaled))
 
 
@@ -248,40 +249,18 @@ _CLOSING = re.compile(
 def fill_prompt(prompt: str, **texts: str) -> str:
     """Fill the texts into a judge's prompt. Other braces stay as they are.
 
-    Tags of the prompt inside a text are escaped, so that no text can close its own tag
-    and continue as another.
+    Tags of the prompt inside a text are escaped, in any case (``</a>`` becomes
+    ``&lt;/a>``), so that no text can close its own tag and continue as another.
     """
-    tags = {tag["name"] for tag in _TAG.finditer(prompt)}
-    return re.sub(
-        rf"\{{({'|'.join(texts)})\}}",
-        lambda name: escape_tags(texts[name[1]], tags),
-        prompt,
-    )
+    tags = {name.casefold() for name in _TAG.findall(prompt)}
 
+    def escaped(tag: re.Match[str]) -> str:
+        return "&lt;" if tag["name"].casefold() in tags else "<"
 
-def escape_tags(text: str, names: Collection[str]) -> str:
-    """Return a text with tags of these names escaped, in any case: ``</a>`` becomes
-    ``&lt;/a>``.
-    """
-    folded = {name.casefold() for name in names}
-    return _TAG.sub(
-        lambda tag: "&lt;" if tag["name"].casefold() in folded else "<", text
-    )
+    def filled(field: re.Match[str]) -> str:
+        return _TAG.sub(escaped, texts[field[1]])
 
-
-def _judge_reply(reply: AIMessage) -> tuple[str, bool] | None:
-    """Return a judge's text without its reasoning, and whether it was cut off. Return
-    None for a refusal or a call.
-    """
-    ending = ending_of(reply)
-    if (
-        is_refusal(reply)
-        or ending not in ("whole", "cut off")
-        or reply.tool_calls
-        or reply.invalid_tool_calls
-    ):
-        return None
-    return without_reasoning(str(reply.text)) or "", ending == "cut off"
+    return re.sub(rf"\{{({'|'.join(texts)})\}}", filled, prompt)
 
 
 def read_verdict(reply: AIMessage) -> bool | None:
@@ -290,44 +269,35 @@ def read_verdict(reply: AIMessage) -> bool | None:
 
     If the reply was cut off (by a limit of one token, say), only its beginning counts.
     """
-    text, cut_off = _judge_reply(reply) or ("", False)
-    text = text.strip("`\n ")
-    if cut_off:
+    ending = ending_of(reply)
+    if is_refusal(reply) or ending not in ("whole", "cut off"):
+        return None
+    if reply.tool_calls or reply.invalid_tool_calls:
+        return None
+    text = (without_reasoning(str(reply.text)) or "").strip("`\n ")
+    if ending == "cut off":
         return _verdict(_LEADING.match(text))
+    spans = [field_of_last_object(text, field) for field in _FIELDS]
     statement = last_statement(text)
-    stated = [
-        *(field_of_last_object(text, field) for field in _FIELDS),
-        statement and statement.span,
-    ]
-    verdicts = (_verdict_in(said) for said in stated if said)
-    if (
-        verdict := next(
-            (candidate for candidate in verdicts if candidate is not None), None
-        )
-    ) is not None:
-        return verdict
+    if statement:
+        spans.append(statement.span)
+    for span in spans:
+        verdict = _verdict_in(span or "")
+        if verdict is not None:
+            return verdict
     lines = text.splitlines() or [""]
-    both = {_verdict_in(lines[0]), _verdict_in(lines[-1])} - {None}
-    return both.pop() if len(both) == 1 else None
+    verdicts = {_verdict_in(lines[0]), _verdict_in(lines[-1])} - {None}
+    return verdicts.pop() if len(verdicts) == 1 else None
 
 
 def _verdict_in(line: str) -> bool | None:
     return _verdict(_LEADING.match(line) or _CLOSING.search(line))
 
 
-def _verdict(found: re.Match[str] | None) -> bool | None:
-    return None if found is None else found[1].lower() in _YES
-
-
-def _judge_name(judge: Any, prompt: str) -> str:
-    """Return the name of a judge for messages and files: its model, and its prompt
-    unless that is the default.
-    """
-    if prompt == JUDGE_PROMPT:
-        prompt_name = ""
-    else:
-        prompt_name = f", prompt {zlib.crc32(prompt.encode()):08x}"
-    return f"judge({_model_name(judge)}{prompt_name})"
+def _verdict(match: re.Match[str] | None) -> bool | None:
+    if match is None:
+        return None
+    return match[1].lower() in _YES
 
 
 def by_judge(judge: Runnable[Any, Any] | None, prompt: str) -> Equivalence:
@@ -338,14 +308,19 @@ def by_judge(judge: Runnable[Any, Any] | None, prompt: str) -> Equivalence:
     """
     if not isinstance(judge, Runnable):
         raise ConfigurationError(f"judge= is a chat model, got {type(judge).__name__}")
-    if missing := [name for name in ("{first}", "{second}") if name not in prompt]:
+    missing = [name for name in ("{first}", "{second}") if name not in prompt]
+    if missing:
         raise ConfigurationError(
             f"the judge's prompt lacks {' and '.join(missing)}, which stand for the "
             "two answers"
         )
-    name = _judge_name(judge, prompt)
+    name = _model_name(judge)
+    if prompt != JUDGE_PROMPT:
+        name += f", prompt {zlib.crc32(prompt.encode()):08x}"
     return Equivalence(
-        name=name, kind="judge", between=partial(_compare_by_judge, judge, prompt)
+        name=f"judge({name})",
+        kind="judge",
+        between=partial(_compare_by_judge, judge, prompt),
     )
 
 
@@ -353,9 +328,8 @@ def _compare_by_judge(
     judge: Runnable[Any, Any], prompt: str, question: str, ask: Ask
 ) -> Same:
     def same(first: str, second: str) -> bool:
-        reply = ask(
-            judge, fill_prompt(prompt, question=question, first=first, second=second)
-        )
+        texts = {"question": question, "first": first, "second": second}
+        reply = ask(judge, fill_prompt(prompt, **texts))
         verdict = read_verdict(reply)
         if verdict is None:
             raise Unclear(
@@ -367,6 +341,7 @@ def _compare_by_judge(
 
 
 def _model_name(model: Any) -> str:
+    # bind() and with_config() wrap the model.
     while isinstance(model, RunnableBinding):
         model = model.bound
     if isinstance(model, BaseChatModel):

@@ -102,7 +102,9 @@ class Extractor:
         explicit statements.
         """
         span, finder = self._first(response, question, cut_off)
-        return None if span is None else finder.canonical(span) or None
+        if span is None:
+            return None
+        return finder.canonical(span) or None
 
     def raw(
         self, response: str | AIMessage, *, question: str = "", cut_off: bool = False
@@ -116,7 +118,9 @@ class Extractor:
 
     def form(self, answer: str) -> Form:
         """Return what an answer is compared by."""
-        return form_of(answer) if self.by_form else Form(answer, answer)
+        if self.by_form:
+            return form_of(answer)
+        return Form(answer, answer)
 
     def is_same(self, answer: str | None, label: str) -> bool:
         """Return whether an answer is that of a label; where one has a unit, the other
@@ -163,13 +167,15 @@ class Extractor:
         """Return the first span that the chain of extractors finds, and the extractor
         that found it.
         """
-        content: Any = response
         if isinstance(response, str):
-            content = AIMessage(response) if self.reads_message else response
+            if self.reads_message:
+                response = AIMessage(response)
         elif not self.reads_message:
-            content = str(response.text)
-        beside = {"question": question} if self.reads_question else {}
-        span = self.find(content, cut_off=cut_off, **beside)
+            response = str(response.text)
+        if self.reads_question:
+            span = self.find(response, cut_off=cut_off, question=question)
+        else:
+            span = self.find(response, cut_off=cut_off)
         if span is not None:
             return str(span), self
         if self.otherwise is None:
@@ -201,15 +207,13 @@ def extractor(spec: Any = "auto") -> Extractor:
     """
     if isinstance(spec, Extractor):
         return spec
-    if (names := _label_names(spec)) is not None:
+    names = _label_names(spec)
+    if names is not None:
         return labels(names)
     if callable(spec):
-        return Extractor(
-            partial(_unless_cut_off, spec),
-            _name_of(spec),
-            over_tool_calls=True,
-            blocks=True,
-        )
+        find = partial(_unless_cut_off, spec)
+        return Extractor(find, _name_of(spec), over_tool_calls=True, blocks=True)
+    # "regex:PATTERN" and "json:FIELD", or labels such as "spam,ham"
     kind, _, rest = str(spec).partition(":")
     if "," in kind and not rest:
         return labels([name.strip() for name in kind.split(",")])
@@ -231,10 +235,8 @@ def _label_names(spec: Any) -> list[str] | None:
     if isinstance(spec, type) and issubclass(spec, Enum):
         return [str(member.value) for member in spec]
     if get_origin(spec) is Literal:
-        return [
-            str(name.value if isinstance(name, Enum) else name)
-            for name in get_args(spec)
-        ]
+        members = get_args(spec)
+        return [str(getattr(member, "value", member)) for member in members]
     if isinstance(spec, Sequence) and not isinstance(spec, str):
         return [str(name) for name in spec]
     return None
@@ -252,17 +254,14 @@ def labels(names: Sequence[str]) -> Extractor:
     Raises:
         ConfigurationError: fewer than two different labels, or an empty one.
     """
+    # The case of a label does not count, so that "Spam" and "spam" are one.
     folded = {name.casefold().strip() for name in names}
     if len(folded) < 2 or len(folded) < len(names) or "" in folded:
         raise ConfigurationError(
             "answer=[...] needs at least two different labels that are not empty, got "
             f"{names!r}"
         )
-    finder = LabelFinder(names)
-    name = f"labels:{'|'.join(names)}"
-    return Extractor(
-        finder, name, reads_question=True, canonical=finder.label, by_form=False
-    )
+    return _by_label(LabelFinder(names), f"labels:{'|'.join(names)}")
 
 
 def message_extractor(
@@ -278,9 +277,8 @@ def message_extractor(
         find: message -> answer, or None.
         name: the name shown in messages; None for the function's.
     """
-    find_whole = partial(_unless_cut_off, find)
     return Extractor(
-        find_whole,
+        partial(_unless_cut_off, find),
         name or _name_of(find),
         over_tool_calls=True,
         reads_message=True,
@@ -306,9 +304,12 @@ def choice(letters: str = LATIN) -> Extractor:
 
     Several letters that are joined are one answer, whatever their order.
     """
-    finder = ChoiceFinder(letters)
+    return _by_label(ChoiceFinder(letters), "choice")
+
+
+def _by_label(finder: ChoiceFinder | LabelFinder, name: str) -> Extractor:
     return Extractor(
-        finder, "choice", reads_question=True, canonical=finder.label, by_form=False
+        finder, name, reads_question=True, canonical=finder.label, by_form=False
     )
 
 
@@ -344,17 +345,20 @@ def matching(pattern: str) -> Extractor:
         ) from None
 
     def find(text: str, *, cut_off: bool = False) -> str | None:
+        # A long text may have many matches, of which only the last one is needed.
         matches = deque(compiled.finditer(text, timeout=_PATTERN_SECONDS), maxlen=1)
         if not matches:
             return None
         match = matches.pop()
-        group = match[1] if compiled.groups else match[0]
+        group: str | None = match[min(compiled.groups, 1)]
+        if not cut_off:
+            return group
         # A match is an explicit answer if it has words or marks around its group, and
         # ends before the text does.
-        cued = match.end() < len(text) and re.search(
-            r"\w|#", match[0].replace(group or "", "", 1)
-        )
-        return group if cued or not cut_off else None
+        around = match[0].replace(group or "", "", 1)
+        if match.end() < len(text) and re.search(r"\w|#", around):
+            return group
+        return None
 
     return Extractor(find, f"regex:{pattern}", blocks=True)
 
@@ -406,14 +410,14 @@ def json_object(
         ConfigurationError: a tolerance is not a distance, a single string is given
             where several are expected, or the schema is unknown.
     """
-    options: Any = {
-        "by_field": by_field,
-        "leave_out": leave_out,
-        "voted": voted,
-        "schema": schema,
-        "check": check,
-    }
-    votes = ObjectVotes(tolerance=tolerance or {}, **options)
+    votes = ObjectVotes(
+        by_field=by_field,
+        leave_out=leave_out,
+        tolerance=tolerance or {},
+        voted=voted,
+        schema=schema,
+        check=check,
+    )
     return Extractor(
         votes.in_text,
         str(votes),
@@ -491,11 +495,9 @@ def free_text(
     else:
         equivalence = by_judge(judge, JUDGE_PROMPT if prompt is None else prompt)
     equivalence = replace(equivalence, timeout=timeout)
-    name = f"free_text:{equivalence.name}"
-    find = partial(_unless_cut_off, str)
     return Extractor(
-        find,
-        name,
+        partial(_unless_cut_off, str),
+        f"free_text:{equivalence.name}",
         canonical=_as_written,
         by_form=False,
         blocks=True,
@@ -522,6 +524,7 @@ def held_to_schema(extract: Extractor, schema: Schema | None) -> Extractor:
     """Return the extractor for a call that asks for text of a schema, unless the
     extractor has a schema.
     """
+    # A chain may find answers that are not objects.
     if schema is None or extract.otherwise:
         return extract
     if not extract.texts_vote:
@@ -533,21 +536,25 @@ def held_to_schema(extract: Extractor, schema: Schema | None) -> Extractor:
 
 
 def _unless_cut_off(
-    find: Callable[[Any], str | None], given: Any, *, cut_off: bool
+    find: Callable[[Any], str | None], response: Any, *, cut_off: bool
 ) -> str | None:
     """Wrap a function that does not know whether a response was cut off, and may find
     half an answer.
     """
-    return None if cut_off else find(given)
+    if cut_off:
+        return None
+    return find(response)
 
 
 def _auto(text: str, *, question: str = "", cut_off: bool = False) -> str | None:
     span = find_span(text, question, cut_off=cut_off)
     letters = letters_of(question)
-    if span is None or not letters:
-        return span
-    chosen = chosen_letters(span, letters)
-    return chosen.upper() if chosen else span
+    # "B" and "B) Bergen" are the same if the question lists options.
+    if span and letters:
+        chosen = chosen_letters(span, letters)
+        if chosen:
+            return chosen.upper()
+    return span
 
 
 _TAIL: Final = 40
@@ -555,9 +562,12 @@ _NOT_A_NUMBER: Final = re.compile(r"\\over|\(mod\s")
 
 
 def _last_number(text: str, *, cut_off: bool = False) -> str | None:
-    statement = last_statement(text, cut_off=True) if cut_off else None
-    if cut_off and statement is None:
-        return None
+    statement = None
+    if cut_off:
+        statement = last_statement(text, cut_off=True)
+        if statement is None:
+            return None
+    # "{3 \\over 4}" and "3 (mod 5)" are more than their last number.
     if _NOT_A_NUMBER.search(text[-_TAIL:]):
         return text[-_TAIL:]
     return last_number_in(statement.span if statement else text)
@@ -567,14 +577,20 @@ def _object_or_text(
     text: str, *, votes: ObjectVotes, cut_off: bool = False
 ) -> str | None:
     value = whole_value(text, any_list=votes.schema is not None)
-    answer = None if value is None else votes.answer(value)
-    return answer if answer or votes.schema else ANY_TEXT if text.strip() else None
+    if value is not None:
+        answer = votes.answer(value)
+        if answer:
+            return answer
+    # A text that the schema refuses is not an answer.
+    if votes.schema or not text.strip():
+        return None
+    return ANY_TEXT
 
 
 def _as_written(text: str) -> str:
-    return unicodedata.normalize(
-        "NFC", text.encode("utf-8", "replace").decode("utf-8")
-    ).strip()
+    # Half of a surrogate pair cannot be written to a file.
+    without_surrogates = text.encode("utf-8", "replace").decode("utf-8")
+    return unicodedata.normalize("NFC", without_surrogates).strip()
 
 
 def _name_of(find: Callable[..., Any]) -> str:

@@ -25,7 +25,7 @@ LONGEST: Final = 1000
 """The most characters of an answer that is read. A longer answer is compared as a text.
 """
 _MOST_PARTS: Final = 60
-
+_LONG_NUMBER: Final = 18
 
 Kind = Literal["value", "list", "mathematics", "code", "text"]
 
@@ -56,18 +56,25 @@ class Form:
 @lru_cache(maxsize=8192)
 def form_of(answer: str) -> Form:
     """Return the form of an answer."""
+    # Most answers are a plain number.
+    if answer.isascii() and answer.isdecimal() and len(answer) < _LONG_NUMBER:
+        number = str(int(answer))
+        return Form(number, number)
     if len(answer) > LONGEST:
         key = " ".join(answer.casefold().split())
         return Form(answer, key, kind="text")
     text = without_markup(answer)
-    if form := _json(text) or _bullets(text):
+    form = _json(text) or _bullets(text)
+    if form:
         return form
     if is_sql(text):
         return _as_sql(text)
     if is_code(text):
         return Form(text, text.rstrip(), kind="code")
     line = " ".join(plain_text(text).split())
-    return _form_of_line(_without_outer_marks(line)) if line else Form("", "")
+    if not line:
+        return Form("", "")
+    return _form_of_line(_without_outer_marks(line))
 
 
 def written(answer: str) -> str:
@@ -91,8 +98,13 @@ def equivalent(answer: str | None, other: str | None) -> bool:
 
 
 def _form_of_line(line: str) -> Form:
-    for reader in _READERS:
-        if form := reader(line):
+    readers = _READERS
+    # A word has no parts. One letter alone is an operator.
+    if line.isalpha() and line != "π":
+        readers = (_yes_or_no, _quantity)
+    for reader in readers:
+        form = reader(line)
+        if form:
             return form
     return _as_text(line)
 
@@ -102,10 +114,9 @@ def _form_of_line(line: str) -> Form:
 EMOJI: Final = re.compile(
     "[\U0001f000-\U0001faff\u2600-\u26ff\u2705\u2714\u2728\u2764\ufe0f]+"
 )
+# The "!" of "5!" is a factorial, that of "Paris!" is a mark.
 _FINAL_MARKS: Final = re.compile(r"[\s.。।,;:،…]+\Z|(?<=[^\W\d_]{2})[!！]+\Z|[?？]+\Z")
 _FIRST_MARKS: Final = re.compile(r"\A[\s:;,。]+")
-
-
 _ERA_FIRST: Final = re.compile(r"(AD|BC|BCE|CE) (\d+)")
 
 
@@ -113,10 +124,9 @@ def _without_outer_marks(line: str) -> str:
     before = ""
     while line != before:
         before = line
-        line = _ERA_FIRST.sub(r"\2 \1", line)
-        line = _FIRST_MARKS.sub(
-            "", _FINAL_MARKS.sub("", without_markup(EMOJI.sub("", line)))
-        )
+        line = _ERA_FIRST.sub(r"\2 \1", line)  # AD 79
+        line = without_markup(EMOJI.sub("", line))
+        line = _FIRST_MARKS.sub("", _FINAL_MARKS.sub("", line))
     return line
 
 
@@ -132,15 +142,12 @@ def _json(text: str) -> Form | None:
         value: Any = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if (
-        isinstance(value, list)
-        and value
-        and not any(isinstance(item, dict | list) for item in value)
-    ):
-        texts = [item if isinstance(item, str) else json.dumps(item) for item in value]
-        return _listed(text, texts, [form_of(item) for item in texts])
-    key = canonical(value)
-    return Form(key, key)
+    is_nested = any(isinstance(item, dict | list) for item in value)
+    if isinstance(value, dict) or is_nested or not value:
+        key = canonical(value)
+        return Form(key, key)
+    items = [item if isinstance(item, str) else json.dumps(item) for item in value]
+    return _listed(text, [form_of(item) for item in items])
 
 
 def _bullets(text: str) -> Form | None:
@@ -148,54 +155,41 @@ def _bullets(text: str) -> Form | None:
     if len(lines) < 2 or not all(map(BULLET.match, lines)):
         return None
     items = [BULLET.sub("", line, count=1) for line in lines]
-    return _listed(", ".join(items), items, [form_of(item) for item in items])
+    return _listed(", ".join(items), [form_of(item) for item in items])
 
 
 # Yes and no
 
+# "No.5" is a number, and "No 5" is not a verdict either.
 _AFTER_YES: Final = re.compile(r"\s*(?:[,.;:!。,、،—–-]|\Z)\s*(?!\d)")
 
 
 def _yes_or_no(line: str) -> Form | None:
     folded = line.casefold()
-    if not folded.startswith((*languages.words("yes"), *languages.words("no"))):
-        return None
-    for verdict, field in (("yes", "yes"), ("no", "no")):
-        for word in languages.words(field):
+    for verdict in ("yes", "no"):
+        for word in languages.words(verdict):
             if not folded.startswith(word):
                 continue
             rest = line[len(word) :]
+            if not _AFTER_YES.match(rest):
+                continue
             speakers = [
                 language
                 for language in languages.LANGUAGES
-                if word in getattr(language, field)
+                if word in getattr(language, verdict)
             ]
-            spoken = languages.language_of(line)
-            language = spoken if spoken in speakers else speakers[0]
-            if _AFTER_YES.match(rest) and not _pattern_of(language.condition).search(
-                rest
-            ):
+            language = languages.language_of(line)
+            if language not in speakers:
+                language = speakers[0]
+            # "Yes, but only with consent" is not yes.
+            if not languages.words_pattern(language.condition).search(rest):
                 return Form(verdict, verdict)
     return None
 
 
-@cache
-def _pattern_of(words: tuple[str, ...]) -> re.Pattern[str]:
-    return words_pattern(words)
-
-
-def words_pattern(words: Sequence[str]) -> re.Pattern[str]:
-    """Return a pattern of whole words; a word of a script without spaces may stand
-    anywhere.
-    """
-    spaced = "|".join(re.escape(word) for word in words if not is_unspaced(word[0]))
-    unspaced = "|".join(re.escape(word) for word in words if is_unspaced(word[0]))
-    patterns = [rf"(?<!\w)(?:{spaced})(?!\w)" if spaced else "", unspaced]
-    return re.compile("|".join(filter(None, patterns)), re.IGNORECASE)
-
-
 # A letter of multiple choice
 
+# "(B)" and "b)"
 _BRACKETED: Final = re.compile(r"[(\[](\w)[)\]]|(\w)[).]")
 _OPTION: Final = re.compile(
     r"(?:option|choice|alternative|letter|answer)\s\(?([A-J])\)?", re.IGNORECASE
@@ -206,12 +200,15 @@ def _letter(line: str) -> Form | None:
     match = _BRACKETED.fullmatch(line) or _OPTION.fullmatch(line)
     if match is None:
         return None
-    letter = next(filter(None, match.groups()))
-    return None if letter.isdigit() else Form(letter, letter.casefold())
+    letter = match[match.lastindex or 0]
+    if letter.isdigit():  # (3) is a number
+        return None
+    return Form(letter, letter.casefold())
 
 
 # Dates and times
 
+# "on March 5", "am 5. März"
 _BEFORE_DATE: Final = re.compile(
     r"(?:in|on|at|by|the|year|em|en|le|am|um|im|il|el|w|в)\s", re.IGNORECASE
 )
@@ -219,19 +216,26 @@ _YEAR: Final = re.compile(r"(?:1[0-9]|20)\d\d")
 
 
 def _date(line: str) -> Form | None:
-    bare = _BEFORE_DATE.sub("", line, count=1) if _BEFORE_DATE.match(line) else line
-    if date := read_date(bare):
+    preposition = _BEFORE_DATE.match(line)
+    if preposition:
+        line = line[preposition.end() :]
+    date = read_date(line)
+    if date:
         return Form(date, date)
-    if bare != line and _YEAR.fullmatch(bare):
-        return Form(bare, bare)
-    if time := read_time(bare):
-        explicit, is_open = time
-        return Form(bare, explicit, () if is_open is None else (is_open,))
-    return None
+    # "1969" alone may be any number.
+    if preposition and _YEAR.fullmatch(line):
+        return Form(line, line)
+    time = read_time(line)
+    if time is None:
+        return None
+    key, in_either_half = time
+    weaker = (in_either_half,) if in_either_half else ()
+    return Form(line, key, weaker)
 
 
 # Quantities
 
+# "5 apples" counts apples, but "5 squared", "5 or 6" and "5 BC" count nothing.
 _NOT_A_NOUN: Final = word_set(
     "squared cubed or and bc ad bce ce ago of out in on at to from by per below above "
     "before after times factorial remainder mod over under plus minus than each "
@@ -247,15 +251,19 @@ _PERCENT: Final = re.compile(
     re.IGNORECASE,
 )
 _PER_MILLE: Final = re.compile(r"\s?‰")
+# "20% of the students", "5 m of rope"
 _OF_SOMETHING: Final = re.compile(
     r"\s(?:of|de|d'|von|di)\s(?:the\s|all\s)?(?P<noun>[^\W\d_]+(?: [^\W\d_]+){0,2})\Z"
 )
+# "3 of the apples" are 3 apples.
 _OF_THE: Final = re.compile(
     r"(?:out )?of (?:the|his|her|their|its|all|these|those)\s(?P<noun>[^\W\d_]+)",
     re.IGNORECASE,
 )
+# "$5k", "€3.2bn"
 _MONEY_SCALE: Final = re.compile(r"\s?(k|K|M|m|mn|mm|MM|B|b|bn|Bn|T|tn)(?![A-Za-z])")
 _THOUSANDS: Final = {"k": 3, "m": 6, "b": 9, "t": 12}
+# 5'3"
 _FEET: Final = re.compile(
     r"(?P<feet>\d+)\s?(?:'|′|ft|feet)\s?(?P<inches>\d+(?:\.\d+)?)\s?(?:\"|″|''|in|inches)?",
     re.IGNORECASE,
@@ -264,7 +272,7 @@ _MOST_SUMMANDS: Final = 4
 _AND: Final = re.compile(r",?\s(?:and\s)?|,\s?")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Quantity:
     value: Fraction
     unit: units.Unit | None = None
@@ -274,18 +282,16 @@ class _Quantity:
     @property
     def key(self) -> str:
         """The number, with the unit: ``5000 m``."""
-        number = spelled(self.value)
         if self.is_share:
-            return f"{number} of 1"
-        if self.unit is None:
-            return f"{number} {self.noun}".rstrip()
+            return f"{spelled(self.value)} of 1"
         return f"{self._measure} {self.noun}".rstrip()
 
     @property
     def _measure(self) -> str:
         """The number in base units, with the base unit."""
-        assert self.unit is not None
-        if self.unit.is_money or self.unit.meanings:
+        if self.unit is None:
+            return spelled(self.value)
+        if self.unit.is_money or self.unit.is_ambiguous:
             return f"{spelled(self.value * self.unit.factor)} {self.unit.name}"
         return " ".join(units.in_base_units(self.value, self.unit.name))
 
@@ -295,14 +301,16 @@ class _Quantity:
         number = spelled(self.value)
         if self.is_share:
             percents = self.value * 100
-            return (number, spelled(percents)) if percents > 1 else (number,)
+            # "50%" may be written as 0.5 or 50, but "0.5%" not as 0.5.
+            if percents > 1:
+                return number, spelled(percents)
+            return (number,)
         if self.unit is None:
             return (number,) if self.noun else ()
-        vague = [
-            f"{number} {name}"
-            for name, meanings in units.AMBIGUOUS.items()
-            if self.unit.name in meanings
-        ]
+        vague = []
+        for name, meanings in units.AMBIGUOUS.items():
+            if self.unit.name in meanings:
+                vague.append(f"{number} {name}")
         if self.noun:
             vague.append(self._measure)
         if self.unit.is_money and "/" in self.unit.name:
@@ -311,7 +319,8 @@ class _Quantity:
 
 
 def _quantity(line: str) -> Form | None:
-    if quantity := _read_quantity(line):
+    quantity = _read_quantity(line)
+    if quantity:
         spelling = line if quantity.weaker else quantity.key
         return Form(spelling, quantity.key, quantity.weaker)
     return _sum(line)
@@ -321,23 +330,22 @@ def _read_quantity(text: str, *, unit: units.Unit | None = None) -> _Quantity | 
     """Read a whole text as a number with its unit; ``unit`` is that of a number that
     has none.
     """
-    is_negative = False
-    if minus := _MINUS.match(text):
-        is_negative = True
+    minus = _MINUS.match(text)
+    if minus:
         text = text[minus.end() :]
     for comma_decimal in (False, True):
         quantity = _with_sign(text, comma_decimal) or _with_unit(text, comma_decimal)
-        if quantity is None or (
-            comma_decimal and not (quantity.unit or quantity.is_share)
-        ):
+        if quantity is None:
             continue
-        bare = quantity.unit is None and not quantity.noun and not quantity.is_share
-        return _Quantity(
-            -quantity.value if is_negative else quantity.value,
-            unit if bare else quantity.unit,
-            quantity.noun,
-            quantity.is_share,
-        )
+        has_unit = quantity.unit is not None or quantity.is_share
+        # "3,5" alone may be two numbers; "3,5 km" is one.
+        if comma_decimal and not has_unit:
+            continue
+        if minus:
+            quantity.value = -quantity.value
+        if not has_unit and not quantity.noun:
+            quantity.unit = unit
+        return quantity
     return None
 
 
@@ -351,14 +359,9 @@ def _with_sign(text: str, comma_decimal: bool) -> _Quantity | None:
     number = read_number(rest, comma_decimal=comma_decimal)
     if money is None or number is None:
         return None
-    value = number.value
-    after = rest[number.end :]
-    if scale := _MONEY_SCALE.match(after):
-        value *= 10 ** _THOUSANDS[scale[1][0].lower()]
-        after = after[scale.end() :]
+    value, after = _scaled_money(number.value, rest[number.end :])
     if sign["minus"]:
         value = -value
-    after = after.strip()
     if after in ("", money.name) or units.read_unit(after) == money:
         return _Quantity(value, money)
     rate = units.read_unit(f"{money.name} {after}") or units.read_unit(
@@ -375,7 +378,7 @@ def _with_sign(text: str, comma_decimal: bool) -> _Quantity | None:
 
 @cache
 def _signs() -> re.Pattern[str]:
-    signs = "|".join(map(re.escape, units.currency_signs()))
+    signs = languages.either(units.currency_signs())
     return re.compile(
         rf"(?P<minus>-\s?)?(?P<money>{signs})\s?(?=[-\d.])", re.IGNORECASE
     )
@@ -388,31 +391,46 @@ def _with_unit(text: str, comma_decimal: bool) -> _Quantity | None:
     after = text[number.end :]
     if not after:
         return _Quantity(number.value)
-    if share := _PERCENT.match(after):
+    share = _PERCENT.match(after)
+    if share:
         return _share(number.value / 100, after[share.end() :])
-    if share := _PER_MILLE.fullmatch(after):
+    share = _PER_MILLE.fullmatch(after)
+    if share:
         return _share(number.value / 1000, "")
-    if scale := _MONEY_SCALE.match(after):
-        money = units.read_unit(after[scale.end() :].strip())
+    if _MONEY_SCALE.match(after):
+        value, name = _scaled_money(number.value, after)
+        money = units.read_unit(name)
         if money and money.is_money:  # 1.5M USD
-            return _Quantity(
-                number.value * 10 ** _THOUSANDS[scale[1][0].lower()], money
-            )
+            return _Quantity(value, money)
     is_stuck = not after.startswith((" ", "-", "'"))
-    name = after.strip().lstrip("-") if after.startswith("-") else after.strip()
+    name = after.strip()
+    if after.startswith("-"):  # 5-km
+        name = name.lstrip("-")
     if is_stuck and re.match(r"[A-Za-z](?![A-Za-z])", after) and "/" not in after:
         return None  # 12A, 3a, 4k, 5m
-    if unit := units.read_unit(name):
+    unit = units.read_unit(name)
+    if unit:
         return _Quantity(number.value, unit)
     if is_stuck and not is_unspaced(name[0]):
         return None  # 6ab, 25π
-    if quantity := _with_unit_and_noun(number.value, name):
+    quantity = _with_unit_and_noun(number.value, name)
+    if quantity:
         return quantity
-    if part := _OF_THE.fullmatch(name):
+    part = _OF_THE.fullmatch(name)
+    if part:
         name = part["noun"]
     if _is_noun(name):
         return _Quantity(number.value, noun=name.casefold())
     return None
+
+
+def _scaled_money(value: Fraction, after: str) -> tuple[Fraction, str]:
+    """Return an amount with the multiplier behind it, and what follows that."""
+    scale = _MONEY_SCALE.match(after)
+    if scale:
+        value *= 10 ** _THOUSANDS[scale[1][0].lower()]
+        after = after[scale.end() :]
+    return value, after.strip()
 
 
 def _with_unit_and_noun(value: Fraction, name: str) -> _Quantity | None:
@@ -420,12 +438,10 @@ def _with_unit_and_noun(value: Fraction, name: str) -> _Quantity | None:
     words = name.split(" ")
     for count in range(min(len(words) - 1, 3), 0, -1):
         unit = units.read_unit(" ".join(words[:count]))
+        if unit is None or unit.is_money:
+            continue
         rest = " ".join(words[count:])
-        if (
-            unit
-            and not unit.is_money
-            and (_OF_SOMETHING.fullmatch(f" {rest}") or _is_noun(rest))
-        ):
+        if _OF_SOMETHING.fullmatch(f" {rest}") or _is_noun(rest):
             return _Quantity(value, unit, rest.casefold())
     return None
 
@@ -448,7 +464,8 @@ def _is_noun(text: str) -> bool:
 
 def _sum(line: str) -> Form | None:
     """Read ``5 hours 30 minutes``, ``3 dollars and 50 cents`` or ``5'3"``."""
-    if feet := _FEET.fullmatch(line):
+    feet = _FEET.fullmatch(line)
+    if feet:
         line = f"{feet['feet']} ft {feet['inches']} in"
     cuts = [
         match
@@ -457,25 +474,30 @@ def _sum(line: str) -> Form | None:
     ]
     if not 0 < len(cuts) < _MOST_SUMMANDS:
         return None
-    pieces = [line[start:end] for start, end in _between(cuts, len(line))]
-    quantities = [
-        quantity
-        for quantity in map(_read_quantity, pieces)
-        if quantity and quantity.unit
-    ]
-    measures = [quantity.key.partition(" ") for quantity in quantities]
-    names = {quantity.unit for quantity in quantities}
-    dimensions = {unit for _, _, unit in measures}
-    is_sum = len(quantities) == len(pieces) == len(names) and len(dimensions) == 1
-    if not is_sum:
+    total = Fraction(0)
+    summed_units = []
+    base_units = set()
+    for piece in _pieces(line, cuts):
+        quantity = _read_quantity(piece)
+        # "5 km, 3 km" is a list.
+        if quantity is None or not quantity.unit or quantity.unit in summed_units:
+            return None
+        summed_units.append(quantity.unit)
+        number, _, base_unit = quantity.key.partition(" ")
+        base_units.add(base_unit)
+        total += Fraction(number)
+    if len(base_units) > 1:
         return None
-    total = sum((Fraction(number) for number, _, _ in measures), Fraction(0))
-    return Form(line, f"{float(total):.12g} {measures[0][2]}")
+    return Form(line, f"{float(total):.12g} {base_units.pop()}")
 
 
-def _between(cuts: Sequence[re.Match[str]], end: int) -> list[tuple[int, int]]:
-    starts = [0, *(cut.end() for cut in cuts)]
-    return list(zip(starts, [*(cut.start() for cut in cuts), end], strict=True))
+def _pieces(line: str, cuts: Sequence[re.Match[str]]) -> list[str]:
+    pieces = []
+    start = 0
+    for cut in cuts:
+        pieces.append(line[start : cut.start()])
+        start = cut.end()
+    return [*pieces, line[start:]]
 
 
 # Bounds and ranges
@@ -487,8 +509,7 @@ _BOUNDS: Final = {
     "<": r"fewer than|less than|under|below|<",
 }
 _BOUND: Final = re.compile(
-    "|".join(f"(?P<b{at}>{words})" for at, words in enumerate(_BOUNDS.values()))
-    + r"(?=[\s\d])",
+    "|".join(f"({words})" for words in _BOUNDS.values()) + r"(?=[\s\d])",
     re.IGNORECASE,
 )
 _OR_MORE: Final = re.compile(
@@ -501,24 +522,24 @@ _RANGE: Final = re.compile(
 
 
 def _bound(line: str) -> Form | None:
-    sign = ""
-    rest = line
-    if bound := _BOUND.match(line):
-        sign = list(_BOUNDS)[int((bound.lastgroup or "b0")[1:])]
+    bound = _BOUND.match(line)
+    if bound:
+        sign = list(_BOUNDS)[(bound.lastindex or 0) - 1]
         rest = line[bound.end() :].strip()
     elif bound := _OR_MORE.fullmatch(line):
         sign = "≥" if bound["more"] else "≤"
         rest = bound["quantity"] + bound["noun"]
-    if not sign or (quantity := _read_quantity(rest)) is None:
+    else:
         return None
-    return Form(
-        line,
-        f"{sign} {quantity.key}",
-        tuple(f"{sign} {key}" for key in quantity.weaker),
-    )
+    quantity = _read_quantity(rest)
+    if quantity is None:
+        return None
+    weaker = tuple(f"{sign} {key}" for key in quantity.weaker)
+    return Form(line, f"{sign} {quantity.key}", weaker)
 
 
 _NOUN_FIRST: Final = re.compile(r"(?P<noun>[^\W\d_]{3,})\s(?P<range>\d.*)")
+# "3:4"
 _RATIO: Final = re.compile(r"(\d+(?:\.\d+)?)\s?:\s?(\d+(?:\.\d+)?)")
 
 
@@ -530,7 +551,10 @@ def _ratio(line: str) -> Form | None:
 def _range_behind_noun(line: str) -> Form | None:
     """Read ``pages 301 to 318``."""
     match = _NOUN_FIRST.fullmatch(line)
-    if match is None or (form := _range(match["range"])) is None:
+    if match is None:
+        return None
+    form = _range(match["range"])
+    if form is None:
         return None
     return Form(line, f"{match['noun'].casefold()} {form.key}", (form.key,))
 
@@ -540,14 +564,15 @@ def _range(line: str) -> Form | None:
         r"\A(?:from|between|von|de|entre|zwischen)\s", "", line, flags=re.IGNORECASE
     )
     cuts = list(_RANGE.finditer(bare, 1))
+    # "between 5 and 10"
     if line.lower().startswith("between "):
         cuts = list(re.finditer(r"\sand\s", bare))
     for cut in cuts:
         low_text = bare[: cut.start()]
         high_text = bare[cut.end() :]
-        if form := _range_of_quantities(line, low_text, high_text) or _range_of_times(
-            line, low_text, high_text
-        ):
+        form = _range_of_quantities(line, low_text, high_text)
+        form = form or _range_of_times(line, low_text, high_text)
+        if form:
             return form
     return None
 
@@ -557,6 +582,7 @@ def _range_of_quantities(line: str, low_text: str, high_text: str) -> Form | Non
     if high is None or not low_text:
         return None
     low = _read_quantity(low_text, unit=high.unit)
+    # "10 - 5" is a difference.
     if low is None or low.value >= high.value:
         return None
     if high.is_share and not low.is_share and low.unit is None:
@@ -578,6 +604,7 @@ def _range_of_times(line: str, low_text: str, high_text: str) -> Form | None:
 
 # Equations
 
+# "x", "x_1", "f(x)", "x'", "total cost"
 _NAME: Final = re.compile(
     r"(?P<name>[^\W\d](?:_?\{?\w{1,3}\}?)?'?(?:\([\w,. ]*\))?|[^\W\d][\w ]{1,30})\s?=\s?(?P<value>[^=]+)"
 )
@@ -603,18 +630,13 @@ def _equation(line: str) -> Form | None:
 
 # Lists, sets and tuples
 
-_OPENING: Final = {"(": ")", "[": "]", "{": "}", "<": ">", "⟨": "⟩"}
-
 
 def _enclosed(line: str) -> Form | None:
     """Read a set, a tuple, an interval, or a list in brackets."""
     opening = line[:1]
     closing = line[-1:]
-    if (
-        opening not in _OPENING
-        or closing not in (")", "]", "}", ">", "⟩")
-        or len(line) < 3
-    ):
+    # The brackets of "[0, 1)" differ.
+    if opening not in "([{<⟨" or closing not in ")]}>⟩" or len(line) < 3:
         return None
     inside = line[1:-1]
     if not _is_balanced(inside):
@@ -622,15 +644,13 @@ def _enclosed(line: str) -> Form | None:
     parts = _cut_at(inside, ",;")
     if len(parts) < 2 and not (opening + closing == "{}" and inside.strip()):
         return None
-    forms = [
-        _form_of_line(_without_outer_marks(part)) for part in parts or [inside.strip()]
-    ]
-    if opening + closing == "{}":
-        keys = sorted({form.key for form in forms})
-        return Form(line, "{" + "; ".join(keys) + "}")
+    forms = _forms_of_parts(parts or [inside.strip()])
     if opening + closing == "[]":
-        return _listed(line, parts, forms)
-    return Form(line, opening + "; ".join(form.key for form in forms) + closing)
+        return _listed(line, forms)
+    keys = [form.key for form in forms]
+    if opening + closing == "{}":
+        keys = sorted(set(keys))
+    return Form(line, opening + "; ".join(keys) + closing)
 
 
 def _several(line: str) -> Form | None:
@@ -638,10 +658,14 @@ def _several(line: str) -> Form | None:
     parts = list_parts(line)
     if not 1 < len(parts) <= _MOST_PARTS:
         return None
-    forms = [_form_of_line(_without_outer_marks(part)) for part in parts]
+    forms = _forms_of_parts(parts)
     if _cut_by(_joints("alternative", languages.language_of(line)), line):
         return Form(line, " or ".join(form.key for form in forms), kind="list")
-    return _listed(line, parts, forms)
+    return _listed(line, forms)
+
+
+def _forms_of_parts(parts: Sequence[str]) -> list[Form]:
+    return [_form_of_line(_without_outer_marks(part)) for part in parts]
 
 
 def list_parts(line: str) -> list[str]:
@@ -650,14 +674,14 @@ def list_parts(line: str) -> list[str]:
     """
     if not _is_balanced(line) or "\\begin" in line:
         return [line]
-    if alternatives := _cut_by(
-        _joints("alternative", languages.language_of(line)), line
-    ):
+    language = languages.language_of(line)
+    alternatives = _cut_by(_joints("alternative", language), line)
+    if alternatives:
         return alternatives
-    pieces = _cut_by(_joints("conjunction", languages.language_of(line)), line) or [
-        line
-    ]
-    return [part for piece in pieces for part in _cut_at(piece, ",;、،") or [piece]]
+    parts = []
+    for piece in _cut_by(_joints("conjunction", language), line) or [line]:
+        parts += _cut_at(piece, ",;、،") or [piece]
+    return parts
 
 
 @cache
@@ -665,31 +689,31 @@ def _joints(field: str, language: languages.Language) -> re.Pattern[str]:
     """Return a pattern of "and" or "or" between the parts of a list, with a comma
     before it.
     """
-    words = "|".join(
-        re.escape(word) for word in getattr(language, field) if not is_unspaced(word[0])
-    )
+    words, _ = languages.word_patterns(getattr(language, field))
     english = "and|&" if field == "conjunction" else "or"
     return re.compile(rf"(?:\s*[,;]\s*|\s)(?:{words}|{english})\s", re.IGNORECASE)
 
 
-def _listed(line: str, parts: Sequence[str], forms: Sequence[Form]) -> Form:
-    """Return the form of a list. A list of one part is that part."""
-    if len(forms) == 1:
-        return Form(line, "[" + forms[0].key + "]", kind="list")
-    key = "; ".join(form.key for form in forms)
-    barest = "; ".join(
-        form.weaker[-1] if form.weaker and form.kind == "value" else form.key
-        for form in forms
-    )
-    return Form(line, key, (barest,) if barest != key else (), kind="list")
+def _listed(line: str, forms: Sequence[Form]) -> Form:
+    keys = [form.key for form in forms]
+    if len(keys) == 1:
+        return Form(line, f"[{keys[0]}]", kind="list")
+    bare_keys = []
+    for form in forms:
+        is_quantity = form.weaker and form.kind == "value"
+        bare_keys.append(form.weaker[-1] if is_quantity else form.key)
+    # "3, 4" may leave out the units of "3 m, 4 m", all or none.
+    weaker = ("; ".join(bare_keys),) if bare_keys != keys else ()
+    return Form(line, "; ".join(keys), weaker, kind="list")
 
 
 def _cut_by(pattern: re.Pattern[str], line: str) -> list[str]:
     """Cut a line at the matches that are outside of brackets; nothing if there is none."""
     depths = _depths(line)
     cuts = [match for match in pattern.finditer(line) if depths[match.start()] == 0]
-    parts = [line[start:end] for start, end in _between(cuts, len(line))]
-    return [part for part in parts if part.strip()] if cuts else []
+    if not cuts:
+        return []
+    return [part for part in _pieces(line, cuts) if part.strip()]
 
 
 def _cut_at(line: str, marks: str) -> list[str]:
@@ -715,9 +739,11 @@ def _is_balanced(line: str) -> bool:
 
 # Texts
 
+# "Oslo (the capital)"
 _EXPLANATION: Final = re.compile(
     r"(?P<before>.*\S)\s\((?P<inside>[^()]*[^\W\d_]{2}[^()]*)\)"
 )
+# The parentheses of "2 (mod 5)" and "x (not 3)" belong to the answer.
 _OF_VALUE: Final = re.compile(
     r"\bnot\b|\bmod\b|[=<>≤≥^\\+*/]|\d\s?-\s?\d", re.IGNORECASE
 )
@@ -727,8 +753,11 @@ _FUNCTIONS: Final = re.compile(
 )
 _WORD: Final = re.compile(r"[^\W\d_]{2,}")
 _OPERATOR: Final = re.compile(r"[-+*/^=<>|√±·×÷≤≥≠!π_∪∩]")
+# "x + 1" is "x+1".
 _LOOSE_SPACE: Final = re.compile(r"(?<=\W) | (?=\W)|(?<=\d) (?=[^\W\d])")
+# "2*x" is "2x".
 _TIMES: Final = re.compile(r"(?<=\d)[*·](?=[a-zA-Z])")
+# "a = b", "f(x)", "/usr/bin", "--help", "->", "a.b()", "else:"
 _CODE: Final = re.compile(
     r"[={}\[\];_\\]|\w\(|(?:^|\s|\w)/\w+|(?:^|\s)--?\w|->|\w\.\w+\(|\w:$|\n"
 )
@@ -744,7 +773,9 @@ _TITLE: Final = re.compile(
     r"rev|hon|president)\.?\s)+(?=[^\W\d_])",
     re.IGNORECASE,
 )
+# "J. Smith" and "Smith Jr." are "J Smith" and "Smith Jr".
 _INITIAL: Final = re.compile(r"(?<=\b[^\W\d_])\.(?=\s|$)|(?<=\b[JS]r)\.(?=\s|$)")
+# "Bus: 7" is "Bus 7".
 _LABEL_MARK: Final = re.compile(r"[:,](?=\s)|[\"“”«»]")
 _ELEMENTS: Final = (
     "He|Li|Be|Ne|Na|Mg|Al|Si|Cl|Ar|Ca|Sc|Ti|Cr|Mn|Fe|Co|Ni|Cu|Zn|Ga|Ge|As|Se|Br|Kr|Rb|Sr|Zr|Nb|Mo|Ag|Cd|Sn|Sb|Te|"
@@ -762,11 +793,7 @@ def is_code(text: str) -> bool:
     """Return whether a text of several lines is code, in which lines and indentation
     count.
     """
-    return (
-        "\n" in text
-        and not is_sql(text)
-        and _CODE.search(text.replace("\n", " ")) is not None
-    )
+    return "\n" in text and _CODE.search(text.replace("\n", " ")) is not None
 
 
 def _explained(line: str) -> Form | None:
@@ -801,10 +828,8 @@ def _as_sql(text: str) -> Form:
     """
     line = " ".join(text.split())
     pieces = _QUOTED.split(line)
-    folded = "".join(
-        piece if index % 2 else piece.casefold() for index, piece in enumerate(pieces)
-    )
-    return Form(line, folded.rstrip(" ;."), kind="code")
+    pieces[::2] = map(str.casefold, pieces[::2])
+    return Form(line, "".join(pieces).rstrip(" ;."), kind="code")
 
 
 def _as_text(line: str) -> Form:
@@ -814,31 +839,24 @@ def _as_text(line: str) -> Form:
     text = _INITIAL.sub("", _LABEL_MARK.sub("", text))
     text = _TITLE.sub("", _ARTICLE.sub("", text))
     text = " ".join(text.split()).strip(" .!?*\"'") or line
-    parts = re.split("[-']", text)
-    is_token = " " not in text and not all(
-        part.isalpha() or part.isdigit() for part in parts
-    )
     if len(text) > 1 and _FORMULA.fullmatch(text):  # CO is not Co
         return Form(line, text, (text.casefold(),), kind="text")
-    key = text if is_token else text.casefold()
-    bare = _without_article(key)
-    without_article = (bare,) if bare != key else ()
-    return Form(line, key, (*_family_name_first(key), *without_article), kind="text")
-
-
-def _without_article(key: str) -> str:
-    """Return a text without the article of a language other than English: "rhein" of
-    "der rhein".
-    """
-    match = _articles().match(key)
-    return key[match.end() :] if match else key
+    is_word = all(part.isalpha() or part.isdigit() for part in re.split("[-']", text))
+    # The case of a token such as "get_Name" or "R2D2" counts.
+    key = text.casefold() if is_word or " " in text else text
+    weaker = _family_name_first(key)
+    article = _articles().match(key)
+    if article:
+        weaker = (*weaker, key[article.end() :])
+    return Form(line, key, weaker, kind="text")
 
 
 @cache
 def _articles() -> re.Pattern[str]:
+    """Return a pattern of articles, also of other languages: "der" of "der rhein"."""
     words = [word for word in languages.words("article") if len(word) > 1]
-    elided = "|".join(re.escape(word) for word in words if word.endswith("'"))
-    spaced = "|".join(re.escape(word) for word in words if not word.endswith("'"))
+    elided = languages.either(word for word in words if word.endswith("'"))
+    spaced = languages.either(word for word in words if not word.endswith("'"))
     return re.compile(rf"(?:(?:{spaced})\s+|(?:{elided}))(?=\S)", re.IGNORECASE)
 
 
@@ -855,18 +873,18 @@ def _family_name_first(key: str) -> tuple[str, ...]:
 
 
 _READERS: Final[Sequence[Callable[[str], Form | None]]] = (
-    *(
-        _letter,
-        _yes_or_no,
-        _date,
-        _quantity,
-        _ratio,
-        _bound,
-        _range,
-        _range_behind_noun,
-        _equation,
-        _enclosed,
-    ),
-    *(_several, _explained, _mathematics),
+    _letter,
+    _yes_or_no,
+    _date,
+    _quantity,
+    _ratio,
+    _bound,
+    _range,
+    _range_behind_noun,
+    _equation,
+    _enclosed,
+    _several,
+    _explained,
+    _mathematics,
 )
 """Each reads a whole line, or nothing; the first that reads it decides."""

@@ -51,7 +51,12 @@ def last_value(text: str, *, cut_off: bool = False) -> FoundValue | None:
     in prose it may be a citation. If the text was cut off, values inside one that never
     ended do not count.
     """
-    return next(_values_backwards(text, cut_off, lists=True), None) or _whole_list(text)
+    for value in _values_backwards(text, cut_off, lists=True):
+        return value
+    whole = _only_value(text)
+    if whole and isinstance(whole.value, list):
+        return whole
+    return None
 
 
 def whole_value(text: str, *, any_list: bool) -> Structure | None:
@@ -60,27 +65,24 @@ def whole_value(text: str, *, any_list: bool) -> Structure | None:
 
     Unless ``any_list``, a list counts only if it holds an object.
     """
-    start, end = _without_fence(text)
-    value = parsed_value(text[start:end])
+    whole = _only_value(text)
+    if whole is None:
+        return None
+    value = whole.value
     if isinstance(value, list) and not any_list and not _holds_object(value):
         return None
     return value
 
 
-def _whole_list(text: str) -> FoundValue | None:
-    start, end = _without_fence(text)
-    value = parsed_value(text[start:end])
-    return FoundValue(start, end, value) if isinstance(value, list) else None
-
-
-def _without_fence(text: str) -> tuple[int, int]:
-    """Return the place of a text without a code block's marks and the white space
-    around.
-    """
+def _only_value(text: str) -> FoundValue | None:
+    """Return the value that is all of a text, without a code block's marks."""
     fenced = _FENCED.fullmatch(text)
-    start, end = fenced.span(1) if fenced else (0, len(text))
-    inside = text[start:end]
-    return end - len(inside.lstrip()), start + len(inside.rstrip())
+    inside = (fenced[1] if fenced else text).strip()
+    value = parsed_value(inside)
+    if value is None:
+        return None
+    start = text.index(inside)
+    return FoundValue(start, start + len(inside), value)
 
 
 def field_of_last_object(text: str, path: str, *, cut_off: bool = False) -> str | None:
@@ -93,16 +95,16 @@ def field_of_last_object(text: str, path: str, *, cut_off: bool = False) -> str 
     keys = path.split(".")
     if f'"{keys[0]}"' not in text:
         return None
-    fields = (
-        _descend(item.value, keys)
-        for item in _values_backwards(text, cut_off, lists=False)
-    )
-    value = next((value for value in fields if value is not _ABSENT), None)
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+    for item in _values_backwards(text, cut_off, lists=False):
+        value = _descend(item.value, keys)
+        if value is _ABSENT:
+            continue
+        if value is None or isinstance(value, str):
+            return value
+        if isinstance(value, float) and not math.isfinite(value):
+            return None
+        return json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return None
 
 
 _ABSENT: Final = object()
@@ -110,7 +112,9 @@ _ABSENT: Final = object()
 
 def _descend(value: Any, keys: Sequence[str]) -> Any:
     for key in keys:
-        value = value.get(key, _ABSENT) if isinstance(value, dict) else _ABSENT
+        if not isinstance(value, dict):
+            return _ABSENT
+        value = value.get(key, _ABSENT)
     return value
 
 
@@ -174,27 +178,24 @@ def _pairs(text: str, lists: bool) -> tuple[list[tuple[int, int, int]], int]:
             heights[-1] = max(heights[-1], height)
             if lists or mark == "}":
                 pairs.append((start, position, height))
-    begun = (
-        start
-        for mark, start in stack
-        if mark == "{" or (lists and _BEGUN_LIST.match(text, start))
-    )
-    return pairs, next(begun, len(text))
+    for mark, start in stack:
+        # An open "[" in prose is not the beginning of a list.
+        if mark == "{" or (lists and _BEGUN_LIST.match(text, start)):
+            return pairs, start
+    return pairs, len(text)
 
 
 # Values
 
 REASONING: Final = (
-    *(
-        "reasoning",
-        "rationale",
-        "explanation",
-        "thoughts",
-        "thought",
-        "thinking",
-        "scratchpad",
-        "chain_of_thought",
-    ),
+    "reasoning",
+    "rationale",
+    "explanation",
+    "thoughts",
+    "thought",
+    "thinking",
+    "scratchpad",
+    "chain_of_thought",
 )
 """Fields and arguments in which a model thinks aloud, so that no two responses agree.
 """
@@ -222,6 +223,7 @@ def canonical(value: Any) -> str:
     text = json.dumps(plain(value), sort_keys=True, ensure_ascii=False, default=str)
     if text.isascii():
         return text
+    # Half of a surrogate pair cannot be written to a file.
     return normalize("NFC", text.encode("utf-8", "replace").decode("utf-8"))
 
 
@@ -242,9 +244,9 @@ def plain(value: Any) -> Any:
             number = float(value)
             if math.isfinite(number) and Decimal(repr(number)) == value:
                 return plain(number)
-            return str(
-                value.normalize(Context(prec=max(len(value.as_tuple().digits), 1)))
-            )
+            # A decimal with more digits than a float has keeps them all.
+            digits = len(value.as_tuple().digits)
+            return str(value.normalize(Context(prec=max(digits, 1))))
         case datetime() if value.tzinfo is not None:
             return value.astimezone(UTC)
         case SecretStr() | SecretBytes():
@@ -263,11 +265,9 @@ def leaves(
     if isinstance(value, dict) and value:
         for key, inner in value.items():
             yield from leaves(inner, (*path, key), into_lists=into_lists)
-    elif (
-        into_lists
-        and isinstance(value, list)
-        and any(isinstance(inner, dict) for inner in value)
-    ):
+        return
+    is_list = into_lists and isinstance(value, list)
+    if is_list and any(isinstance(inner, dict) for inner in value):
         for inner in value:
             yield from leaves(inner, path, into_lists=True)
     else:
@@ -275,7 +275,7 @@ def leaves(
 
 
 def near(
-    one: Any,
+    value: Any,
     other: Any,
     tolerance: Mapping[str, float],
     tool: str = "",
@@ -284,20 +284,20 @@ def near(
     """Return whether two JSON values are the same, except for numbers within their
     tolerance.
     """
-    match one, other:
+    match value, other:
         case dict(), dict():
-            same_keys = one.keys() == other.keys()
-            return same_keys and all(
-                near(one[key], other[key], tolerance, tool, (*path, key)) for key in one
+            return value.keys() == other.keys() and all(
+                near(item, other[key], tolerance, tool, (*path, key))
+                for key, item in value.items()
             )
         case list(), list():
-            pairs = zip(one, other, strict=False)
-            return len(one) == len(other) and all(
-                near(*pair, tolerance, tool, path) for pair in pairs
+            return len(value) == len(other) and all(
+                near(*pair, tolerance, tool, path)
+                for pair in zip(value, other, strict=True)
             )
-    if _is_number(one) and _is_number(other):
-        return within(one, other, option_for(tolerance, path, tool) or 0.0)
-    return canonical(one) == canonical(other)  # in Python, True == 1
+    if _is_number(value) and _is_number(other):
+        return within(value, other, option_for(tolerance, path, tool) or 0.0)
+    return canonical(value) == canonical(other)  # in Python, True == 1
 
 
 def _is_number(value: Any) -> bool:
@@ -317,26 +317,24 @@ def names_of(path: Path, tool: str = "") -> tuple[str, ...]:
 
 def option_for(options: Mapping[str, Any], path: Path, tool: str = "") -> Any:
     """Return the option for a value, or None."""
-    if options:
-        return next(
-            (options[name] for name in names_of(path, tool) if name in options), None
-        )
+    for name in names_of(path, tool):
+        if name in options:
+            return options[name]
     return None
 
 
-def check_options(tolerance: Mapping[str, float], **names: object) -> None:
+def check_options(tolerance: Mapping[str, float], **options: object) -> None:
     """Check tolerances, and that names come as a collection.
 
     Raises:
         ConfigurationError: a tolerance is not a distance, or a single string is given
             instead of several names.
     """
-    for option, option_value in names.items():
-        if isinstance(option_value, Mapping):
-            several = list(option_value.values())
-        else:
-            several = [option_value]
-        if any(isinstance(one, str) for one in several):
+    for option, option_value in options.items():
+        lists = [option_value]
+        if isinstance(option_value, Mapping):  # tool -> names
+            lists = list(option_value.values())
+        if any(isinstance(names, str) for names in lists):
             raise ConfigurationError(
                 f"{option} must be a list of names, got {option_value!r}"
             )

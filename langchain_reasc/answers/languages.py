@@ -7,8 +7,10 @@ same effect. Words are whole words, except in Chinese, Japanese and Korean.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import chain
 from typing import Final
 
 
@@ -50,6 +52,11 @@ class Language:
             missing.
         correction: beginnings of sentences that correct an answer.
         courtesy: beginnings of courtesies before or after the answer.
+        function_word: further words that say nothing themselves.
+        have: verbs that link a subject with what it has; in Russian also the dash for
+            "is".
+        common: further words by which the language is recognized, if it is one of those
+            in Latin script.
         decimal_comma: whether 3,5 is three and a half.
     """
 
@@ -74,6 +81,9 @@ class Language:
     cannot: tuple[str, ...]
     correction: tuple[str, ...]
     courtesy: tuple[str, ...]
+    function_word: tuple[str, ...] = ()
+    have: tuple[str, ...] = ()
+    common: tuple[str, ...] = ()
     decimal_comma: bool = False
 
 
@@ -153,6 +163,11 @@ LANGUAGES: Final = (
             if you'd like|if you would like|would you like|do you want me to|is there anything else|don't hesitate|sure|
             certainly|of course|great question|good question|excellent question|happy to help|glad to help|i'd be happy|
             i'm happy to|you're welcome|you are welcome|thank you for|thanks for|good luck|here is|here's|here are""",
+        function_word="""of|and|to|for|with|by|from|into|onto|as|than|that|which|who|whom|whose|has|have|had|do|does|did|can|
+            should|would|must|could|been|being|be|also|statement|claim|sentence|correct|best|option|choice|
+            alternative|letter""",
+        have="has|have|had",
+        common="how|what|which|who|when|where|does|do|did|many|much|of|to|for|this|that|there|it|from|by|with",
     ),
     _language(
         "es",
@@ -192,6 +207,9 @@ LANGUAGES: Final = (
             no dude en|avísame|házmelo saber|hágamelo saber|claro|por supuesto|desde luego|con gusto|con mucho gusto|
             buena pregunta|excelente pregunta|gran pregunta|aquí tienes|aquí tiene|aquí está|aquí están|gracias por|
             te gustaría que|quieres que""",
+        function_word="de|del|que|y",
+        have="tiene|tienen|tenía",
+        common="qué|cuál|cuántos|cuántas|cuánto|cómo|quién|cuándo|dónde|cuesta|de|del|que|por|para|hay",
         decimal_comma=True,
     ),
     _language(
@@ -233,6 +251,9 @@ LANGUAGES: Final = (
             si vous avez besoin|si tu as d'autres|si tu as des questions|si tu as besoin|si vous souhaitez que|
             souhaitez-vous|veux-tu que|dites-moi si|dis-moi si|faites-moi savoir|bien sûr|certainement|volontiers|
             avec plaisir|bonne question|très bonne question|excellente question|voici|voilà|merci pour|merci de""",
+        function_word="de|du|des|que|qui|et",
+        have="a|ont|avait",
+        common="quel|quelle|quels|combien|comment|qui|quand|où|coûte|de|il|elle|pour|que|dans|y|a",
         decimal_comma=True,
     ),
     _language(
@@ -278,6 +299,9 @@ LANGUAGES: Final = (
             lass es mich wissen|lassen sie es mich wissen|sag mir bescheid|sag bescheid|zögern sie nicht|zögere nicht|
             gerne|gern|natürlich|selbstverständlich|gute frage|sehr gute frage|tolle frage|großartige frage|hier ist|
             hier sind|vielen dank für|danke für|viel erfolg""",
+        function_word="von|und|der|die|das",
+        have="hat|haben|hatte",
+        common="wie|was|welche|welcher|welches|wer|wann|wo|viele|viel|kostet|und|nicht|ist|im|es",
         decimal_comma=True,
     ),
     _language(
@@ -316,6 +340,9 @@ LANGUAGES: Final = (
         courtesy="""spero che|spero di|se hai altre|se ha altre|se hai domande|se ha domande|se hai bisogno|
             se ha bisogno|se vuoi, posso|vuoi che|fammi sapere|mi faccia sapere|non esitare|non esiti|certo|certamente|
             naturalmente|volentieri|con piacere|ottima domanda|bella domanda|buona domanda|ecco|grazie per""",
+        function_word="di|del|della|dei|che|e",
+        have="ha|hanno|aveva",
+        common="quale|quanto|quanti|quante|quanta|come|chi|quando|dove|costa|di|del|della|che|per|c'è",
         decimal_comma=True,
     ),
     _language(
@@ -355,6 +382,9 @@ LANGUAGES: Final = (
             se você tiver mais|se você tiver alguma|se você precisar|caso tenha|caso precise|gostaria que|quer que eu|
             me avise|avise-me|fique à vontade|sinta-se à vontade|não hesite|claro|com certeza|certamente|com prazer|
             ótima pergunta|boa pergunta|excelente pergunta|aqui está|aqui estão|obrigado por|obrigada por""",
+        function_word="de|do|da|que|e",
+        have="tem|têm|tinha",
+        common="qual|quais|quanto|quantos|quantas|quem|quando|onde|custa|de|do|da|que|para|há",
         decimal_comma=True,
     ),
     _language(
@@ -392,6 +422,9 @@ LANGUAGES: Final = (
             als u nog vragen|als je meer vragen|als u meer vragen|als je vragen|als u vragen|mocht je nog|mocht u nog|
             wil je dat|wilt u dat|aarzel niet|natuurlijk|uiteraard|graag gedaan|goede vraag|hier is|hier zijn|
             hier volgt|bedankt voor|veel succes""",
+        function_word="van|en|die|dat",
+        have="heeft|hebben|had",
+        common="hoe|wat|welke|wie|wanneer|waar|veel|kost|van|voor|niet|er",
         decimal_comma=True,
     ),
     _language(
@@ -434,6 +467,8 @@ LANGUAGES: Final = (
             jeśli potrzebujesz|jeżeli masz jakieś|jeżeli masz pytania|jeżeli potrzebujesz|w razie pytań|
             czy chciałbyś|czy chcesz, żebym|daj znać|daj mi znać|proszę dać znać|nie wahaj się|oczywiście|jasne|chętnie|
             z przyjemnością|dobre pytanie|świetne pytanie|oto|dziękuję za|powodzenia""",
+        have="ma|mają",
+        common="ile|jaki|jaka|jakie|kto|kiedy|gdzie|kosztuje|czy|się|jest|nie|od",
         decimal_comma=True,
     ),
     _language(
@@ -474,6 +509,7 @@ LANGUAGES: Final = (
             если у тебя остались|если вам нужна|если вам нужно|если нужна|если возникнут|хотите, чтобы я|хотите, я|
             дайте знать|дай знать|сообщите мне|обращайтесь|не стесняйтесь|конечно|разумеется|с удовольствием|
             хороший вопрос|отличный вопрос|вот|рад помочь|рада помочь|буду рад|спасибо за|удачи""",
+        have="имеет|—|–",
         decimal_comma=True,
     ),
     _language(
@@ -511,6 +547,7 @@ LANGUAGES: Final = (
             eğer başka|sormaktan çekinmeyin|lütfen sormaktan|çekinmeden|yardımcı olabileceğim|ister misiniz|
             daha fazla yardıma|elbette|tabii|tabii ki|tabi ki|memnuniyetle|harika bir soru|güzel soru|güzel bir soru|
             iyi bir soru|işte""",
+        common="kaç|ne|hangi|hangisi|kim|nerede|nedir|mi|mı|mu|mü|bir|ve",
         decimal_comma=True,
     ),
     _language(
@@ -724,6 +761,9 @@ LANGUAGES: Final = (
         courtesy="""jag hoppas|hoppas det|hoppas detta|om du har fler|om du har några|om du behöver mer|
             om du behöver hjälp|vill du att jag|hör av dig|låt mig veta|säg till|tveka inte|självklart|naturligtvis|
             gärna|bra fråga|utmärkt fråga|här är|här kommer|tack för|lycka till""",
+        function_word="av|och|som",
+        have="har|hade",
+        common="hur|vad|vilken|vilket|vem|när|var|många|mycket|kostar|och|inte|av",
         decimal_comma=True,
     ),
 )
@@ -751,6 +791,31 @@ def words(field: str) -> tuple[str, ...]:
     return tuple(sorted(union, key=lambda word: (-len(word), word)))
 
 
+def either(words: Iterable[str]) -> str:
+    """Return a pattern of any of these words."""
+    return "|".join(map(re.escape, words))
+
+
+def word_patterns(words: Iterable[str]) -> tuple[str, str]:
+    """Return a pattern of the words that spaces separate, and one of all others."""
+    spaced: list[str] = []
+    unspaced: list[str] = []
+    for word in words:
+        (unspaced if is_unspaced(word[0]) else spaced).append(word)
+    return either(spaced), either(unspaced)
+
+
+@cache
+def words_pattern(words: tuple[str, ...]) -> re.Pattern[str]:
+    """Return a pattern of whole words; a word of a script without spaces may stand
+    anywhere.
+    """
+    spaced, unspaced = word_patterns(words)
+    if spaced:
+        spaced = rf"(?<!\w)(?:{spaced})(?!\w)"
+    return re.compile("|".join(filter(None, (spaced, unspaced))), re.IGNORECASE)
+
+
 def _month_numbers() -> dict[str, int]:
     numbers: dict[str, int] = {}
     for language in LANGUAGES:
@@ -767,76 +832,34 @@ def _scales() -> dict[str, int]:
     return dict(sorted(scales.items(), key=lambda entry: -len(entry[0])))
 
 
-FUNCTION_WORDS: Final = {
-    "en": "of and to for with by from into onto as than that which who whom whose has have had do does did can should "
-    "would must could been being be also statement claim sentence correct best option choice alternative letter",
-    "es": "de del que y",
-    "fr": "de du des que qui et",
-    "de": "von und der die das",
-    "it": "di del della dei che e",
-    "nl": "van en die dat",
-    "pt": "de do da que e",
-    "sv": "av och som",
-}
-"""Further words that say nothing themselves, by language."""
-HAVE: Final = {
-    "en": "has have had",
-    "es": "tiene tienen tenía",
-    "fr": "a ont avait",
-    "de": "hat haben hatte",
-    "it": "ha hanno aveva",
-    "nl": "heeft hebben had",
-    "pt": "tem têm tinha",
-    "pl": "ma mają",
-    "ru": "имеет — –",
-    "sv": "har hade",
-}
-"""Verbs that link a subject with what it has, by language; in Russian also the dash for
-"is".
-"""
-
 MONTHS: Final = _month_numbers()
 """The name of a month in any language -> its number."""
 SCALES: Final = _scales()
 """A multiplier in any language -> its power of ten, the longest first."""
 
 _SCRIPTS: Final = (
-    *(
-        ("ja", "[\u3040-\u30ff]"),
-        ("ko", "[\uac00-\ud7a3]"),
-        ("zh", "[\u4e00-\u9fff]"),
-        ("ru", "[\u0400-\u04ff]"),
-    ),
-    *(("ar", "[\u0600-\u06ff]"), ("hi", "[\u0900-\u097f]")),
+    ("ja", "[\u3040-\u30ff]"),
+    ("ko", "[\uac00-\ud7a3]"),
+    ("zh", "[\u4e00-\u9fff]"),  # behind Japanese, which has these signs, too
+    ("ru", "[\u0400-\u04ff]"),
+    ("ar", "[\u0600-\u06ff]"),
+    ("hi", "[\u0900-\u097f]"),
 )
 _WORD: Final = re.compile(r"[^\W\d_]{2,}(?:'[^\W\d_]*)?")
 _BY_CODE: Final = {language.code: language for language in LANGUAGES}
 _TELLING: Final = (
-    *(
-        "answer",
-        "copula",
-        "article",
-        "preposition",
-        "conjunction",
-        "negation",
-        "yes",
-        "no",
-        "after",
-        "reason",
-    ),
+    "answer",
+    "copula",
+    "article",
+    "preposition",
+    "conjunction",
+    "negation",
+    "yes",
+    "no",
+    "after",
+    "reason",
+    "common",
 )
-_COMMON: Final = {
-    "en": "how what which who when where does do did many much of to for this that there it from by with",
-    "es": "qué cuál cuántos cuántas cuánto cómo quién cuándo dónde cuesta de del que por para hay",
-    "fr": "quel quelle quels combien comment qui quand où coûte de il elle pour que dans y a",
-    "de": "wie was welche welcher welches wer wann wo viele viel kostet und nicht ist im es",
-    "it": "quale quanto quanti quante quanta come chi quando dove costa di del della che per c'è",
-    "pt": "qual quais quanto quantos quantas quem quando onde custa de do da que para há",
-    "nl": "hoe wat welke wie wanneer waar veel kost van voor niet er",
-    "pl": "ile jaki jaka jakie kto kiedy gdzie kosztuje czy się jest nie od",
-    "tr": "kaç ne hangi hangisi kim nerede nedir mi mı mu mü bir ve",
-    "sv": "hur vad vilken vilket vem när var många mycket kostar och inte av",
-}
 
 
 @lru_cache(maxsize=512)
@@ -849,14 +872,15 @@ def language_of(text: str) -> Language:
     counts = {
         code: len(text_words & telling) for code, telling in _telling_words().items()
     }
-    best = max(counts, key=counts.__getitem__)
-    return _BY_CODE[best if counts[best] > counts["en"] else "en"]
+    # Of equal counts the first one wins, which is that of English.
+    return _BY_CODE[max(counts, key=counts.__getitem__)]
 
 
 @cache
 def _telling_words() -> dict[str, frozenset[str]]:
     telling: dict[str, frozenset[str]] = {}
-    for code, common in _COMMON.items():
-        fields = [word for field in _TELLING for word in getattr(_BY_CODE[code], field)]
-        telling[code] = frozenset([*fields, *common.split()])
+    for language in LANGUAGES:
+        if language.common:
+            fields = [getattr(language, field) for field in _TELLING]
+            telling[language.code] = frozenset(chain(*fields))
     return telling

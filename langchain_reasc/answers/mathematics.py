@@ -43,8 +43,8 @@ _NOT_READ_RIGHT = re.compile(
 )
 """What math-verify reads past: it takes 1/2004! for 1/2006!, and 101_2 for 101_3."""
 _SAYS_NOTHING = frozenset(("true", "false", "0=0", "nan", "zoo", "0"))
-_TO_TEX = {
-    **{
+_TO_TEX = str.maketrans(
+    {
         "π": "\\pi ",
         "∞": "\\infty ",
         "≤": "\\le ",
@@ -52,11 +52,14 @@ _TO_TEX = {
         "×": "\\times ",
         "·": "\\cdot ",
         "−": "-",
-    },
-    **{"±": "\\pm ", "∪": "\\cup ", "∩": "\\cap "},
-}
+        "±": "\\pm ",
+        "∪": "\\cup ",
+        "∩": "\\cap ",
+    }
+)
 _STUCK = re.compile(r"(?<=\d)[a-zA-Z]")
-_ROOT = re.compile(r"√\s?(\{|\w+)")
+_BRACED_ROOT = re.compile(r"√\s?\{")
+_ROOT = re.compile(r"√\s?(\w+)")
 _POWER = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
 
 
@@ -80,27 +83,26 @@ def canonical_mathematics(answer: str) -> str:
     form = form_of(answer)
     if len(form.written) > _LONGEST or not _SYMBOLIC.search(form.written):
         return form.written
-    parts = list_parts(form.written) if form.kind == "list" else []
-    if len(parts) > 1:
-        return ", ".join(canonical_mathematics(part) for part in parts)
-    if equation := named_value(form.written):
+    if form.kind == "list":
+        parts = list_parts(form.written)
+        if len(parts) > 1:
+            return ", ".join(map(canonical_mathematics, parts))
+    equation = named_value(form.written)
+    if equation:
         name, value = equation
         return f"{name} = {canonical_mathematics(value)}"
-    if (
-        form.weaker
-        or _WORDS.search(form.written)
-        or _NOT_READ_RIGHT.search(form.written)
-    ):
+    # What has a unit or words is not a formula.
+    if form.weaker or _WORDS.search(form.written):
+        return form.written
+    if _NOT_READ_RIGHT.search(form.written):
         return form.written
     try:
         spelling = _read_formula(_as_tex(without_markup(answer)))
     except queue.Empty:  # all workers are busy with other formulas
         return form.written
-    if (
-        spelling is None
-        or spelling.lower() in _SAYS_NOTHING
-        or _letters(spelling) < _letters(form.written)
-    ):
+    if spelling is None or spelling.lower() in _SAYS_NOTHING:
+        return form.written
+    if _letters(spelling) < _letters(form.written):
         return form.written
     return spelling
 
@@ -109,21 +111,18 @@ def _letters(formula: str) -> set[str]:
     """Return the variables of a formula, none of which may get lost: math-verify reads
     6ab as 6.
     """
-    letters = set(re.findall(r"(?<![a-zA-Z\\])[a-zA-Z](?![a-zA-Z])", formula)) | set(
-        _STUCK.findall(formula)
-    )
+    letters = set(re.findall(r"(?<![a-zA-Z\\])[a-zA-Z](?![a-zA-Z])", formula))
+    letters.update(_STUCK.findall(formula))
     return letters - {"e", "E", "i", "I"}
 
 
 def _as_tex(formula: str) -> str:
-    formula = _ROOT.sub(
-        lambda root: "\\sqrt{" if root[1] == "{" else f"\\sqrt{{{root[1]}}}", formula
-    )
+    formula = _BRACED_ROOT.sub(r"\\sqrt{", formula)
+    formula = _ROOT.sub(r"\\sqrt{\1}", formula)
     formula = _POWER.sub(
         lambda power: f"^{{{unicodedata.normalize('NFKC', power[0])}}}", formula
     )
-    for sign, command in _TO_TEX.items():
-        formula = formula.replace(sign, command)
+    formula = formula.translate(_TO_TEX)
     return " ".join(formula.strip(" $.").split())
 
 
@@ -181,7 +180,8 @@ class _FormulaWorker:
             start_new_session=True,  # Ctrl-C is the caller's to handle
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
-        if (greeting := self._reply("", _STARTING)) != '"ready"\n':
+        greeting = self._reply("", _STARTING)
+        if greeting != '"ready"\n':
             self.kill()
             raise MissingExtraError(
                 "math-verify could not be started: "

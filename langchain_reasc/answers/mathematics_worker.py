@@ -9,7 +9,6 @@ import faulthandler
 import json
 import os
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -18,13 +17,12 @@ _MEMORY = 2 << 30
 
 def main() -> None:
     """Answer line by line."""
-    out, sys.stdout = (
-        sys.stdout,
-        sys.stderr,
-    )  # whatever prints must not come between the replies
+    # Whatever a library prints must not come between the replies.
+    out = sys.stdout
+    sys.stdout = sys.stderr
     try:
         _limit_memory()
-        # the first formula takes long, and has no more time than others
+        # The first formula takes long, and has no more time than others.
         canonical("\\frac{1}{\\sqrt{2}}")
     except Exception as error:
         print(json.dumps(repr(error)), file=out, flush=True)
@@ -53,25 +51,35 @@ def canonical(formula: str) -> str | None:
     text = formula.strip()
     if text.startswith("\\{") and text.endswith("\\}"):
         return _as_set(_split(text[2:-2]))
-    if (
-        text[:1] in ("(", "[")
-        and text[-1:] in ")]"
-        and len(parts := _split(text[1:-1].strip())) > 1
-    ):
-        inside = [canonical(part) for part in parts]
-        if None in inside:
-            return None
-        return f"{text[0]}{','.join(map(str, inside))}{text[-1]}"
-    if len(parts := _split(text)) > 1:
+    if text[:1] in ("(", "[") and text[-1:] in ")]":
+        inside = _split(text[1:-1].strip())
+        if len(inside) > 1:
+            spelled = _all_canonical(inside)
+            if spelled is None:
+                return None
+            return f"{text[0]}{','.join(spelled)}{text[-1]}"
+    parts = _split(text)
+    if len(parts) > 1:
         return _as_set(parts)
     return _spelling(_parsed(text))
 
 
 def _as_set(parts: list[str]) -> str | None:
-    inside = [canonical(part) for part in parts]
-    if None in inside:
+    spelled = _all_canonical(parts)
+    if spelled is None:
         return None
-    return "{" + ",".join(sorted(set(map(str, inside)))) + "}"
+    return "{" + ",".join(sorted(set(spelled))) + "}"
+
+
+def _all_canonical(parts: list[str]) -> list[str] | None:
+    """Return the spellings of all parts, or None if one of them is not a formula."""
+    spelled = []
+    for part in parts:
+        spelling = canonical(part)
+        if spelling is None:
+            return None
+        spelled.append(spelling)
+    return spelled
 
 
 def _split(text: str) -> list[str]:
@@ -86,7 +94,8 @@ def _split(text: str) -> list[str]:
         if sign == "," and depth == 0:
             parts.append(text[start:index])
             start = index + 1
-    return [part for piece in [*parts, text[start:]] if (part := piece.strip())]
+    parts.append(text[start:])
+    return [part.strip() for part in parts if part.strip()]
 
 
 def _parsed(text: str) -> Any:
@@ -107,29 +116,25 @@ def _spelling(expression: Any) -> str | None:
 
     if expression is None:
         return None
-    spelled: dict[type, Callable[[Any], str | None]] = {
-        sympy.MatrixBase: _spelled_matrix,
-        sympy.Equality: _spelled_equation,
-        sympy.core.relational.Relational: lambda relation: str(
-            relation.doit().canonical
-        ),
-        sympy.FiniteSet: lambda several: (
-            "{"
-            + ",".join(sorted(str(_spelling(element)) for element in several.args))
-            + "}"
-        ),
-        sympy.Interval: _spelled_interval,
-        sympy.Union: lambda union: "u".join(
-            sorted(str(_spelling(part)) for part in union.args)
-        ),
-        sympy.Expr: lambda formula: (
-            str(_simplest(formula)).replace(" ", "").replace("**", "^")
-        ),
-    }
-    spell = next(
-        (spell for kind, spell in spelled.items() if isinstance(expression, kind)), None
-    )
-    return spell(expression) if spell else str(expression).replace(" ", "")
+    if isinstance(expression, sympy.MatrixBase):
+        return _spelled_matrix(expression)
+    if isinstance(expression, sympy.Equality):
+        return _spelled_equation(expression)
+    if isinstance(expression, sympy.core.relational.Relational):
+        return str(expression.doit().canonical)
+    if isinstance(expression, sympy.FiniteSet):
+        return "{" + ",".join(_sorted_parts(expression)) + "}"
+    if isinstance(expression, sympy.Interval):
+        return _spelled_interval(expression)
+    if isinstance(expression, sympy.Union):
+        return "u".join(_sorted_parts(expression))
+    if isinstance(expression, sympy.Expr):
+        return str(_simplest(expression)).replace(" ", "").replace("**", "^")
+    return str(expression).replace(" ", "")
+
+
+def _sorted_parts(several: Any) -> list[str]:
+    return sorted(str(_spelling(part)) for part in several.args)
 
 
 def _spelled_matrix(matrix: Any) -> str:

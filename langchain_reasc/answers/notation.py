@@ -9,9 +9,9 @@ import unicodedata
 from typing import Final
 
 _SIGNS: Final = str.maketrans(
-    {dash: "-" for dash in "−‒﹣－"}
-    | {space: " " for space in "\t\u00a0\u2007\u2009\u200a\u202f\u3000"}
-    | {hidden: "" for hidden in "\u200b\u200e\u200f\u2060\ufeff\ufe0f"}
+    dict.fromkeys("−‒﹣－", "-")
+    | dict.fromkeys("\t\u00a0\u2007\u2009\u200a\u202f\u3000", " ")
+    | dict.fromkeys("\u200b\u200e\u200f\u2060\ufeff\ufe0f", "")
     | {
         "⁄": "/",
         "，": ",",
@@ -23,13 +23,17 @@ _SIGNS: Final = str.maketrans(
         "’": "'",
         "‘": "'",
         "º": "°",
+        "≦": "≤",
+        "≧": "≥",
+        "～": "~",
+        "٪": "%",
+        "٫": ".",
+        "٬": ",",
     }
-    | {"≦": "≤", "≧": "≥", "～": "~", "٪": "%", "٫": ".", "٬": ","}
 )
-_FULL_WIDTH: Final = re.compile("[０-９Ａ-Ｚａ-ｚ＝＋＜＞．]")
+_FULL_WIDTH_OR_LOWERED: Final = re.compile("[０-９Ａ-Ｚａ-ｚ＝＋＜＞．₀-₉]")
 _FRACTION_SIGN: Final = re.compile("[½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞]")
 _RAISED: Final = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ]+")
-_LOWERED: Final = re.compile("[₀₁₂₃₄₅₆₇₈₉]+")
 _OTHER_DIGIT: Final = re.compile(r"[^\x00-\x7f]")
 
 _SYMBOLS: Final = {
@@ -51,24 +55,30 @@ _WRAPPER: Final = re.compile(
     r"underline|boxed|fbox)\s?(?=\{)"
 )
 _BRACE: Final = re.compile(r"\\[{}]|[{}]")
+# "1\,000", "1{,}000"
 _THIN_GROUP: Final = re.compile(r"(?<=\d)(?:\\[,;: ]|\{,\})(?=\d{3}(?!\d))")
+# "90^\circ"
 _DEGREE: Final = re.compile(r"\^\s?\{?\s?\\circ\s?\}?")
 _FRACTION: Final = re.compile(
     r"(-?)\s?\\[dtc]?frac\s?(?:\{\s?(-?\d+)\s?\}|(\d))\s?(?:\{\s?(\d+)\s?\}|(\d))"
 )
 _ANY_FRACTION: Final = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
+# "$x$" is a formula, "$5 and $6" are two prices.
 _DELIMITED: Final = re.compile(
     r"(?<!\\)\$\$?\s?([^$\s](?:(?:\\\$|[^$])*[^$\s])?)(?<!\\)\$\$?(?!\d)"
 )
+# "3.2 × 10^{-4}"
 _TEN_TO_THE: Final = re.compile(
     r"(?<=\d)\s?(?:×|x|\*|·|⋅)\s?10\s?\^\s?(?:\{\s?([-+]?\d+)\s?\}|([-+]?\d+))",
     re.IGNORECASE,
 )
+# "x^{2}" is "x^2".
 _SHORT_GROUP: Final = re.compile(r"(?<=[\^_√])\{(\w)\}")
+# ```python
 _FENCE: Final = re.compile(
     r"\A\s*(?:```|~~~)[\w+-]*[ \t]*\n(.*?)\n?\s*(?:```|~~~)?\s*\Z", re.DOTALL
 )
-_QUOTES: Final = dict(zip("\"'`“”„«「『‹", "\"'`””“»」』›", strict=True))
+_QUOTES: Final = dict(zip("\"'`“”„«「『‹*", "\"'`””“»」』›*", strict=True))
 _EMPHASIS: Final = re.compile(r"\*\*\*?|(?<!\w)__(?=\S)|(?<=\S)__(?!\w)")
 
 
@@ -76,22 +86,11 @@ def plain_text(text: str) -> str:
     """Write TeX and typography as plain text. Words, line breaks and markup stay."""
     if not text.isascii():
         text = text.translate(_SIGNS)
-        text = _FULL_WIDTH.sub(
-            lambda sign: unicodedata.normalize("NFKC", sign[0]), text
-        )
+        text = _FULL_WIDTH_OR_LOWERED.sub(_compatible, text)
         text = _FRACTION_SIGN.sub(
-            lambda sign: f" {unicodedata.normalize('NFKC', sign[0]).replace('⁄', '/')}",
-            text,
+            lambda sign: f" {_compatible(sign).replace('⁄', '/')}", text
         )
-        text = _RAISED.sub(
-            lambda raised: (
-                f"^{unicodedata.normalize('NFKC', raised[0]).replace('−', '-')}"
-            ),
-            text,
-        )
-        text = _LOWERED.sub(
-            lambda lowered: unicodedata.normalize("NFKC", lowered[0]), text
-        )
+        text = _RAISED.sub(lambda sign: f"^{_compatible(sign).replace('−', '-')}", text)
         text = _OTHER_DIGIT.sub(_western_digit, text)
     if "\\" in text or "$" in text or "{" in text:
         text = _without_commands(text)
@@ -110,9 +109,7 @@ def without_markup(text: str) -> str:
     text = _EMPHASIS.sub("", text).strip()
     if text.startswith("\\[") and text.endswith("\\]"):
         text = text[2:-2].strip()
-    while len(text) > 1 and (
-        _QUOTES.get(text[0]) == text[-1] or text[0] == text[-1] == "*"
-    ):
+    while len(text) > 1 and _QUOTES.get(text[0]) == text[-1]:
         if text[0] in text[1:-1]:  # 'ran', 'fell'
             break
         text = text[1:-1].strip()
@@ -120,7 +117,14 @@ def without_markup(text: str) -> str:
 
 
 def _western_digit(sign: re.Match[str]) -> str:
-    return str(unicodedata.decimal(sign[0])) if sign[0].isdecimal() else sign[0]
+    if sign[0].isdecimal():
+        return str(unicodedata.decimal(sign[0]))
+    return sign[0]
+
+
+def _compatible(sign: re.Match[str]) -> str:
+    """Write a sign as the plain ones that it stands for: ``²`` as ``2``."""
+    return unicodedata.normalize("NFKC", sign[0])
 
 
 def _without_commands(text: str) -> str:
@@ -149,16 +153,16 @@ def _unwrapped(text: str) -> str:
     pieces: list[str] = []
     dropped: list[bool] = []  # for each open brace, whether it goes with its command
     position = 0
-    wrapped = {command.end(): command.start() for command in _WRAPPER.finditer(text)}
+    # Where the brace of a command begins -> where the command does.
+    starts = {command.end(): command.start() for command in _WRAPPER.finditer(text)}
     for brace in _BRACE.finditer(text):
-        start = wrapped.get(brace.start())
-        pieces.append(text[position : brace.start() if start is None else start])
-        position = brace.end()
+        is_dropped = brace.start() in starts
         if brace[0] == "{":
-            dropped.append(start is not None)
-        is_dropped = start is not None or (
-            brace[0] == "}" and bool(dropped) and dropped.pop()
-        )
+            dropped.append(is_dropped)
+        elif brace[0] == "}" and dropped:
+            is_dropped = dropped.pop()
+        pieces.append(text[position : starts.get(brace.start(), brace.start())])
         if not is_dropped:
             pieces.append(brace[0])
+        position = brace.end()
     return "".join([*pieces, text[position:]])

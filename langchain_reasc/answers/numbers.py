@@ -8,7 +8,7 @@ from decimal import Context, Decimal, Inexact
 from fractions import Fraction
 from typing import Final
 
-from langchain_reasc.answers.languages import SCALES
+from langchain_reasc.answers.languages import SCALES, either
 
 _LARGEST_POWER: Final = 60
 """The largest power of ten, and the most digits of a fraction, that are written out. A
@@ -17,6 +17,7 @@ longer number is text.
 _EXACT: Final = Context(prec=5000, traps=[Inexact])
 
 _DECIMAL_COMMA: Final = r"(?P<comma>\d+,\d+)"
+# In turn: "1 3/4", "1.234,56", "1 234,5", "1,234.5", "3.14", with "e-4" or "^8" behind
 _NUMBER: Final = r"""(?P<sign>[-–+]\ ?)?(?:
     (?:(?P<whole>\d+)\ )?(?P<top>\d+)/(?P<bottom>\d+)(?![\d/])
   | (?: (?P<european>\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:\.\d{3}){2,}(?![\d.]))
@@ -30,29 +31,31 @@ _NUMBER: Final = r"""(?P<sign>[-–+]\ ?)?(?:
 _ENGLISH: Final = re.compile(_NUMBER % "", re.VERBOSE)
 _CONTINENTAL: Final = re.compile(_NUMBER % f"| {_DECIMAL_COMMA}", re.VERBOSE)
 
-_SMALL: Final = re.split(
-    " ",
+_SMALL: Final = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen "
-    "fourteen fifteen sixteen seventeen eighteen nineteen",
+    "fourteen fifteen sixteen seventeen eighteen nineteen"
 )
-_TENS: Final = re.split(" ", "twenty thirty forty fifty sixty seventy eighty ninety")
+_TENS: Final = "twenty thirty forty fifty sixty seventy eighty ninety"
 _VALUES: Final = (
-    {word: value for value, word in enumerate(_SMALL)}
-    | {word: 10 * value for value, word in enumerate(_TENS, 2)}
+    dict(zip(_SMALL.split(), range(20), strict=True))
+    | dict(zip(_TENS.split(), range(20, 100, 10), strict=True))
     | {"hundred": 100, "thousand": 1000}
 )
 _NAMES: Final = "|".join(sorted(_VALUES, key=len, reverse=True))
 _WORDS: Final = re.compile(
     rf"(?:{_NAMES})(?:[\s-]+(?:and\s+)?(?:{_NAMES}))*(?![a-z])", re.IGNORECASE
 )
+# "a dozen", "a million"
 _A_DOZEN: Final = re.compile(
     r"an?(?=\s(?:dozen|hundred|thousand|million|billion)\b)", re.IGNORECASE
 )
+# "two and a half", "2 and 1/2"
 _HALF: Final = re.compile(
     r"\ ?and a half\b|\ and\ (?P<top>\d+)/(?P<bottom>\d+)", re.IGNORECASE
 )
+# "5 million", "3 lakh"
 _SCALE: Final = re.compile(
-    rf"\ ?(?P<word>{'|'.join(map(re.escape, SCALES))})\.?(?![a-zà-ÿа-я])", re.IGNORECASE
+    rf"\ ?(?P<word>{either(SCALES)})\.?(?![a-zà-ÿа-я])", re.IGNORECASE
 )
 _DOZEN: Final = re.compile(r"\ ?dozen\b", re.IGNORECASE)
 
@@ -81,8 +84,7 @@ def read_number(text: str, *, comma_decimal: bool = False) -> Number | None:
     number = _in_digits(text, comma_decimal) or _in_words(text)
     if number is None:
         return None
-    number = _with_half(text, number)
-    return _scaled(text, number)
+    return _scaled(text, _with_half(text, number))
 
 
 def spelled(value: Fraction) -> str:
@@ -99,14 +101,16 @@ def spelled(value: Fraction) -> str:
 
 
 def _in_digits(text: str, comma_decimal: bool) -> Number | None:
-    match = (_CONTINENTAL if comma_decimal else _ENGLISH).match(text)
+    pattern = _CONTINENTAL if comma_decimal else _ENGLISH
+    match = pattern.match(text)
     if match is None:
         return None
     value = _fraction(match) if match["bottom"] else _decimal(match)
     if value is None:
         return None
-    is_negative = (match["sign"] or "").startswith(("-", "–"))
-    return Number(-value if is_negative else value, match.end())
+    if (match["sign"] or "").startswith(("-", "–")):
+        value = -value
+    return Number(value, match.end())
 
 
 def _fraction(match: re.Match[str]) -> Fraction | None:
@@ -131,17 +135,21 @@ def _decimal(match: re.Match[str]) -> Fraction | None:
         return None
     number = Fraction(digits)
     if groups["power"]:
+        # Nine digits are enough to be refused.
         power = int(groups["power"][:9])
         if abs(power) * len(digits) > _LARGEST_POWER or (number == 0 and power < 0):
             return None
         return Fraction(number**power)
     exponent = int((groups["exponent"] or "0")[:9])
-    return None if abs(exponent) > _LARGEST_POWER else number * Fraction(10) ** exponent
+    if abs(exponent) > _LARGEST_POWER:
+        return None
+    return number * Fraction(10) ** exponent
 
 
 def _in_words(text: str) -> Number | None:
     """Read a number in English words, up to the thousands."""
-    if dozen := _A_DOZEN.match(text):
+    dozen = _A_DOZEN.match(text)
+    if dozen:
         return Number(Fraction(1), dozen.end())
     match = _WORDS.match(text)
     if match is None:
@@ -158,12 +166,12 @@ def _in_words(text: str) -> Number | None:
         elif word == "thousand":
             total = total + max(current, 1) * 1000
             current = 0
-        elif current % 100 and not (value < 10 and previous >= 20 and previous < 100):
+        elif current % 100 and not (value < 10 and 20 <= previous < 100):
             return None  # five six
         else:
             current += value
         previous = value
-    return Number(Fraction(total + current), match.start() + len(match[0].rstrip(" -")))
+    return Number(Fraction(total + current), len(match[0].rstrip(" -")))
 
 
 def _with_half(text: str, number: Number) -> Number:
@@ -180,6 +188,7 @@ def _scaled(text: str, number: Number) -> Number:
     while scale := _SCALE.match(text, number.end):
         power = SCALES[scale["word"].casefold()]
         number = Number(number.value * 10**power, scale.end())
-    if dozen := _DOZEN.match(text, number.end):
+    dozen = _DOZEN.match(text, number.end)
+    if dozen:
         number = Number(number.value * 12, dozen.end())
     return number

@@ -99,18 +99,20 @@ class ObjectVotes:
         """Return the name for messages and calibrations, which distinguishes one spec
         from another.
         """
-        options = {
-            "by_field": self.by_field,
-            f"schema={self.name or 'unnamed'}": self.schema is not None,
-            f"leave_out={sorted(self.leave_out)}": set(self.leave_out)
-            != set(REASONING),
-            f"tolerance={dict(sorted(self.tolerance.items()))}": bool(self.tolerance),
-            f"voted={sorted(self.voted)}": bool(self.voted),
-            f"check={getattr(self.check, '__name__', 'unnamed')}": self.check
-            is not None,
-        }
-        names = ", ".join(option for option, is_given in options.items() if is_given)
-        return f"json({names})" if names else "json"
+        options = []
+        if self.by_field:
+            options.append("by_field")
+        if self.schema is not None:
+            options.append(f"schema={self.name or 'unnamed'}")
+        if set(self.leave_out) != set(REASONING):
+            options.append(f"leave_out={sorted(self.leave_out)}")
+        if self.tolerance:
+            options.append(f"tolerance={dict(sorted(self.tolerance.items()))}")
+        if self.voted:
+            options.append(f"voted={sorted(self.voted)}")
+        if self.check is not None:
+            options.append(f"check={getattr(self.check, '__name__', 'unnamed')}")
+        return f"json({', '.join(options)})" if options else "json"
 
     @property
     def name(self) -> str | None:
@@ -119,22 +121,26 @@ class ObjectVotes:
         """
         return name_of_schema(self.schema)
 
-    def same(self, one: str, other: str) -> bool:
+    def same(self, first: str, second: str) -> bool:
         """Return whether two answers are the same, except for numbers within their
         tolerance. Not transitive.
         """
-        if one == other or self.by_field or not self.tolerance:
-            return one == other
-        a = parsed_value(one)
-        b = parsed_value(other)
-        return a is not None and b is not None and near(a, b, self.tolerance)
+        if first == second or self.by_field or not self.tolerance:
+            return first == second
+        value = parsed_value(first)
+        other = parsed_value(second)
+        if value is None or other is None:
+            return False
+        return near(value, other, self.tolerance)
 
     def in_text(self, text: str, *, cut_off: bool = False) -> str | None:
         """Return the last object or list in a text as an answer, or None if there is
         none or it is refused.
         """
         last = last_value(text, cut_off=cut_off)
-        return None if last is None else self.answer(last.value)
+        if last is None:
+            return None
+        return self.answer(last.value)
 
     def in_calls(self, calls: list[ToolCall]) -> dict[str, Any] | None:
         """Return the object in calls that are structured output by function calling, or
@@ -152,8 +158,10 @@ class ObjectVotes:
         None if it is refused.
         """
         validated = self.validated(value)
+        if validated is None:
+            return None
         try:
-            return None if validated is None else self.spelled(validated)
+            return self.spelled(validated)
         except RecursionError:
             return None
 
@@ -162,7 +170,9 @@ class ObjectVotes:
         object or a list.
         """
         value = parsed_value(right)
-        return (None if value is None else self.answer(value)) or right
+        if value is None:
+            return right
+        return self.answer(value) or right
 
     def fields(self, answer: str) -> dict[str, str]:
         """Return the fields of an answer, name -> value as canonical JSON; empty if the
@@ -174,11 +184,11 @@ class ObjectVotes:
         value = parsed_value(answer)
         if isinstance(value, list):
             return {WHOLE_LIST: answer}
-        return {
-            field_name(path): canonical(leaf)
-            for path, leaf in leaves(value or {})
-            if path
-        }
+        fields = {}
+        for path, leaf in leaves(value or {}):
+            if path:
+                fields[field_name(path)] = canonical(leaf)
+        return fields
 
     def accepts(self, answer: str) -> bool:
         """Return whether the schema allows an answer, ignoring the fields that are left
@@ -188,21 +198,16 @@ class ObjectVotes:
         if value is None or self.schema is None:
             return value is not None
         if isinstance(self.schema, Mapping):
-            return not refuses(
-                _without_required(unwrapped(self.schema), self._left_out), value
-            )
+            schema = _without_required(unwrapped(self.schema), self._left_out)
+            return not refuses(schema, value)
         try:
             adapter_of(self.schema).validate_python(value)
         except ValidationError as error:
-            missing = {
-                str(finding["loc"][-1]).casefold()
-                for finding in error.errors()
-                if finding["type"] == "missing"
-            }
-            only_missing = all(
-                finding["type"] == "missing" for finding in error.errors()
+            return all(
+                fault["type"] == "missing"
+                and str(fault["loc"][-1]).casefold() in self._left_out
+                for fault in error.errors()
             )
-            return only_missing and missing <= self._left_out
         except Exception:  # a validator of the user's may raise anything
             return False
         return True
@@ -211,11 +216,11 @@ class ObjectVotes:
         """Validate an object or a list and fill in defaults; return None if the schema
         or the check refuses it.
         """
-        typed = self._as_schema_has_it(value)
+        valid = self._as_schema_has_it(value)
+        if valid is None or self.check is None:
+            return valid
         try:
-            if typed is None or self.check is None or self.check(typed.full):
-                return typed
-            return None
+            return valid if self.check(valid.full) else None
         except Exception:  # a check of the user's may raise anything
             return None
 
@@ -227,52 +232,45 @@ class ObjectVotes:
             if refuses(schema, value):
                 return None
             full = copy(read_value(copy(value), schema))
-            return ValidObject(
-                full, read_value(full, schema, defaults=False, formats=True)
-            )
+            spelled = read_value(full, schema, defaults=False, formats=True)
+            return ValidObject(full, spelled)
         adapter = adapter_of(self.schema)
         try:
             instance = adapter.validate_python(value)
             full = adapter.dump_python(
                 instance, mode="json", by_alias=True, round_trip=True
             )
-            if isinstance(full, dict | list):
-                return ValidObject(full, comparable(adapter, instance))
-            return None
+            if not isinstance(full, dict | list):
+                return None
+            return ValidObject(full, comparable(adapter, instance))
         except Exception:  # a validator of the user's may raise anything
             return None
 
-    def spelled(self, found: "ValidObject") -> str:
+    def spelled(self, valid: "ValidObject") -> str:
         """Return a validated object as canonical JSON, without the fields that are left
         out of the vote.
 
         Raises:
             RecursionError: the object is nested too deeply.
         """
-        return canonical(self.compared(found.comparable))
+        return canonical(self.compared(valid.comparable))
 
     def compared(self, value: Any, path: Path = ()) -> Any:
         """Return a value without the fields that are left out of the vote."""
         if isinstance(value, dict):
-            compared = {
-                key: item
-                for key, item in value.items()
-                if not self.is_left_out((*path, key))
-            }
-            # it is all there is
-            compared = value if not compared and not path else compared
-            return {
-                key: self.compared(item, (*path, key)) for key, item in compared.items()
-            }
+            keys = [key for key in value if not self.is_left_out((*path, key))]
+            # An object with no other fields is compared by those.
+            if not keys and not path:
+                keys = list(value)
+            return {key: self.compared(value[key], (*path, key)) for key in keys}
         if isinstance(value, list):
             return [self.compared(item, path) for item in value]
         return value
 
     def is_left_out(self, path: Path) -> bool:
         """Return whether the field at these keys is left out of the vote."""
-        return not {path[-1].casefold(), ".".join(path).casefold()}.isdisjoint(
-            self._left_out
-        )
+        names = {path[-1].casefold(), ".".join(path).casefold()}
+        return not names.isdisjoint(self._left_out)
 
     @cached_property
     def _left_out(self) -> frozenset[str]:
@@ -286,7 +284,8 @@ def _without_required(schema: Any, names: Collection[str]) -> Any:
     if not isinstance(schema, Mapping):
         return schema
     relieved = {key: _without_required(inner, names) for key, inner in schema.items()}
-    if isinstance(required := schema.get("required"), list):
+    required = schema.get("required")
+    if isinstance(required, list):
         relieved["required"] = [
             name for name in required if str(name).casefold() not in names
         ]
@@ -310,23 +309,23 @@ def with_answer(
     value = _full_value(message, answer, votes)
     if value is None:
         return None
-    update: dict[str, Any] | None
     if votes.in_calls(message.tool_calls) is None:
         update = _update_of_text(message, value)
+    elif isinstance(value, dict):
+        update = _update_of_call(message, value)
     else:
-        update = _update_of_call(message, value) if isinstance(value, dict) else None
+        return None
     if update is None:
         return None
     beside = update.setdefault("additional_kwargs", dict(message.additional_kwargs))
-    if (parsed := beside.get("parsed")) is not None:
+    parsed = beside.get("parsed")
+    if isinstance(parsed, BaseModel):
         try:
-            beside["parsed"] = (
-                type(parsed).model_validate(value)
-                if isinstance(parsed, BaseModel)
-                else value
-            )
+            beside["parsed"] = type(parsed).model_validate(value)
         except Exception:  # a validator of the user's may raise anything
             return None
+    elif parsed is not None:
+        beside["parsed"] = value
     return message.model_copy(update=update)
 
 
@@ -337,12 +336,19 @@ def _full_value(
     count, or None if impossible.
     """
     old: Structure | None = votes.in_calls(message.tool_calls)
-    new = parsed_value(answer)
     if old is None and (last := last_value(str(message.text))):
         old = last.value
-    valid = None if old is None or new is None else votes.validated(old)
-    merged = None if valid is None else votes.validated(_merged(valid.full, new, votes))
-    return None if merged is None or votes.spelled(merged) != answer else merged.full
+    new = parsed_value(answer)
+    if old is None or new is None:
+        return None
+    valid = votes.validated(old)
+    if valid is None:
+        return None
+    merged = votes.validated(_merged(valid.full, new, votes))
+    # The schema may have made another answer of it.
+    if merged is None or votes.spelled(merged) != answer:
+        return None
+    return merged.full
 
 
 def _merged(old: Any, new: Any, votes: ObjectVotes, path: Path = ()) -> Any:
@@ -351,40 +357,44 @@ def _merged(old: Any, new: Any, votes: ObjectVotes, path: Path = ()) -> Any:
         return old
     if not isinstance(old, dict) or not isinstance(new, dict):
         return new
-    merged = {
-        key: item
-        for key, item in old.items()
-        if key in new or votes.is_left_out((*path, key))
-    }
-    changed = {
-        key: _merged(old[key], item, votes, (*path, key)) if key in old else item
-        for key, item in new.items()
-    }
-    return merged | changed  # in the order of the old one
+    merged = {}
+    for key, item in old.items():  # whose order stays
+        if key in new:
+            merged[key] = _merged(item, new[key], votes, (*path, key))
+        elif votes.is_left_out((*path, key)):
+            merged[key] = item
+    for key, item in new.items():
+        merged.setdefault(key, item)
+    return merged
 
 
 def _update_of_text(message: AIMessage, value: Structure) -> dict[str, Any] | None:
-    blocks: list[Any] = list(message.content)
     if isinstance(message.content, str):
-        blocks = [message.content]
+        text = _with_last_value(message.content, value)
+        return {"content": text} if text else None
+    blocks: list[Any] = list(message.content)
     for index, block in reversed(list(enumerate(blocks))):
-        if isinstance(block, str):
-            text = block
-        elif block.get("type") == "text":
-            text = block.get("text")
-        else:
-            text = None
-        if isinstance(text, str) and (last := last_value(text)):
-            text = (
-                text[: last.start]
-                + json.dumps(value, ensure_ascii=False)
-                + text[last.end :]
-            )
-            blocks[index] = text if isinstance(block, str) else {**block, "text": text}
-            return {
-                "content": blocks[0] if isinstance(message.content, str) else blocks
-            }
+        is_string = isinstance(block, str)
+        if not is_string and block.get("type") != "text":
+            continue
+        text = _with_last_value(block if is_string else block.get("text"), value)
+        if text:
+            blocks[index] = text if is_string else {**block, "text": text}
+            return {"content": blocks}
     return None
+
+
+def _with_last_value(text: Any, value: Structure) -> str | None:
+    """Return a text with another value in place of its last one, or None if it has
+    none.
+    """
+    if not isinstance(text, str):
+        return None
+    last = last_value(text)
+    if last is None:
+        return None
+    written = json.dumps(value, ensure_ascii=False)
+    return f"{text[: last.start]}{written}{text[last.end :]}"
 
 
 def _update_of_call(message: AIMessage, value: dict[str, Any]) -> dict[str, Any]:
@@ -396,8 +406,8 @@ def _update_of_call(message: AIMessage, value: dict[str, Any]) -> dict[str, Any]
     beside = update["additional_kwargs"] = dict(message.additional_kwargs)
     if "tool_calls" in beside:
         beside["tool_calls"] = _with_arguments(beside["tool_calls"], call["id"], value)
-    if isinstance(raw := beside.get("function_call"), Mapping):
-        beside["function_call"] = _with_argument(raw, value)
+    if isinstance(beside.get("function_call"), Mapping):
+        beside["function_call"] = _with_argument(beside["function_call"], value)
     return update
 
 
@@ -407,24 +417,22 @@ def _with_arguments(blocks: Any, id: str | None, value: dict[str, Any]) -> Any:
     """
     if not isinstance(blocks, list) or id is None:
         return blocks
-
-    def is_call(block: Any) -> bool:
-        return isinstance(block, dict) and id in (block.get("id"), block.get("call_id"))
-
-    return [
-        _with_argument(block, value) if is_call(block) else block for block in blocks
-    ]
+    changed = list(blocks)
+    for index, block in enumerate(blocks):
+        if isinstance(block, dict) and id in (block.get("id"), block.get("call_id")):
+            changed[index] = _with_argument(block, value)
+    return changed
 
 
 def _with_argument(call: Mapping[str, Any], value: dict[str, Any]) -> dict[str, Any]:
-    if isinstance(function := call.get("function"), Mapping):
-        return {**call, "function": _with_argument(function, value)}
-    # Anthropic, also streamed, LangChain, OpenAI
-    names = [
-        name for name in ("input", "partial_json", "args", "arguments") if name in call
-    ]
-    text = json.dumps(value, ensure_ascii=False)
-    return {
-        **call,
-        **{name: text if isinstance(call[name], str) else value for name in names},
-    }
+    changed = dict(call)
+    if isinstance(call.get("function"), Mapping):
+        changed["function"] = _with_argument(call["function"], value)
+        return changed
+    # The names of Anthropic, also streamed, of LangChain and of OpenAI.
+    for name in ("input", "partial_json", "args", "arguments"):
+        if isinstance(call.get(name), str):
+            changed[name] = json.dumps(value, ensure_ascii=False)
+        elif name in call:
+            changed[name] = value
+    return changed

@@ -10,7 +10,6 @@ from langchain_reasc.answers.forms import (
     form_of,
     is_code,
     is_sql,
-    words_pattern,
 )
 
 SHORT: Final = 10
@@ -28,10 +27,12 @@ class Paragraph(NamedTuple):
 
 # Sentences
 
+# A closing tag ends a sentence without a mark.
 _END: Final = re.compile(r"(?P<mark>[.!?][\"')*_`\]$”]*(?=\s|\Z)|[。！？]|\n|(?=</))")
 _ABBREVIATION: Final = re.compile(
     r"(?:\b(?:Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|No|Capt|Rev|Hon|vs|etc|approx|ca|pp?|e\.g|i\.e|cf|[A-Z])|\b[ap]\.m|\b[A-Z]\.[A-Z])\Z"
 )
+# The full stop in "**Dr. No** is a film." is within a piece.
 _QUOTED: Final = re.compile(r"\s*(?:\*\*[^*\n]+\*\*|`[^`\n]+`|\$[^$\n]+\$)")
 _NEXT_WORD: Final = re.compile(r"\s*([^\W\d_]+)")
 
@@ -54,19 +55,18 @@ def _goes_on(text: str, full_stop: re.Match[str]) -> bool:
     """
     before = text[max(0, full_stop.start() - 12) : full_stop.start()]
     last_word = before.rpartition(" ")[2].casefold()
+    # "The train leaves at 5 p.m. It is late."
     is_time = before.endswith(("a.m", "p.m"))
-    is_abbreviated = (
-        _ABBREVIATION.search(before) is not None or last_word in languages.MONTHS
-    )
+    is_abbreviated = _ABBREVIATION.search(before) or last_word in languages.MONTHS
     if is_abbreviated and not is_time and full_stop.end() < len(text.rstrip()):
         return True
     following = _NEXT_WORD.match(text, full_stop.end())
     if following is None:
         return False
     word = following[1]
-    return word[0].islower() or (
-        before[-1:].isdigit() and word.casefold() in languages.MONTHS
-    )
+    # "Am 5. Mai"
+    is_date = before[-1:].isdigit() and word.casefold() in languages.MONTHS
+    return is_date or word[0].islower()
 
 
 def sentences(text: str) -> list[str]:
@@ -74,7 +74,8 @@ def sentences(text: str) -> list[str]:
     cut = []
     while text:
         end, mark = sentence_end(text)
-        if sentence := text[: end + len(mark)].strip():
+        sentence = text[: end + len(mark)].strip()
+        if sentence:
             cut.append(sentence)
         text = text[end + max(len(mark), 1) :]
     return cut
@@ -82,6 +83,7 @@ def sentences(text: str) -> list[str]:
 
 # Blocks: lists, code, objects
 
+# "1. 3 + 4 = 7", "2. Total: 7" and "3. We add both." are steps, "1. Oslo" is not.
 _STEP: Final = re.compile(r"=|[^\W\d]\*{0,2}:\s|[a-z\d]\.\Z")
 
 
@@ -105,13 +107,15 @@ def last_step(text: str) -> str | None:
     """Return the last line of a list that is a reasoning of several steps, and not an
     answer of several parts.
     """
-    first_line, _, rest = text.strip().partition("\n")
-    items = _list_items(rest if first_line.endswith(":") else text.strip())
-    if len(items) < 2 or not any(
-        len(item.split()) > SHORT or _STEP.search(item) for item in items
-    ):
+    text = text.strip()
+    first_line, _, rest = text.partition("\n")
+    items = _list_items(rest if first_line.endswith(":") else text)
+    if len(items) < 2:
         return None
-    return items[-1]
+    for item in items:
+        if len(item.split()) > SHORT or _STEP.search(item):
+            return items[-1]
+    return None
 
 
 def _list_items(text: str) -> list[str]:
@@ -123,6 +127,8 @@ def _list_items(text: str) -> list[str]:
 
 # Talk: courtesies, remarks, citations
 
+# "Confidence: 90%", "Note: ...", "I am 90% sure", "[1]: https://...", "---",
+# "(rounded)", "Does that make sense?"
 _REMARK: Final = re.compile(
     r"""[\s*_(>\#\[-]*(?:
         (?: (?:my\ )?confidence|certainty|probability[^\n:]{0,40}|reason(?:ing)?|explanation|rationale|justification
@@ -141,11 +147,13 @@ _REMARK: Final = re.compile(
 _FAREWELL: Final = re.compile(
     r"\W{0,9}(?:(?:i )?hope (?:this|that|it)|let me know|feel free)", re.IGNORECASE
 )
+# "Oslo [1]", "Oslo【3†source】"
 _CITATIONS: Final = re.compile(
     r"""(?: (?:(?<=\w\w)|(?<=[.!?"')\]])|(?<=\S)\s)\s*\[\^?[1-9]\d{0,2}(?:[,–-]\s?(?:p\.\s?)?\d{1,3})*\]
           | \s*【[^】]*】 )+(?=[\s.,;]|\Z)""",
     re.VERBOSE,
 )
+# "Oslo (source: an atlas)", "Oslo (90% sure)"
 _SOURCE: Final = re.compile(
     r"""(?<=\S)\s*[(\[](?:sources?|see|ref|cf|quelle|siehe|confidence|certainty|probability|i\ am|i'm
         |(?:about\ )?\d+\ ?%\ (?:sure|confident|certain))\b[^()\[\]]*(?:\[\d+\])?[)\]]""",
@@ -161,6 +169,7 @@ def paragraphs(text: str) -> list[Paragraph]:
     offset = max(0, len(text) - TAIL)
     pieces = _fenced(text[offset:]) or _pieces(text[offset:])
     for index, piece in enumerate(pieces):
+        # Nothing counts behind "Let me know if ...".
         if index and _FAREWELL.match(piece.text):
             pieces = pieces[:index]
             break
@@ -193,8 +202,10 @@ def _fenced(text: str) -> list[Paragraph]:
     start = text.rfind("```", 0, max(end, 0))
     if end < 0 or start < 0 or not _is_talk(text[end + 3 :]):
         return []
-    before = [] if _is_talk(text[:start]) else [Paragraph(0, text[:start].strip())]
-    return [*before, Paragraph(start, text[start : end + 3])]
+    code = Paragraph(start, text[start : end + 3])
+    if _is_talk(text[:start]):
+        return [code]
+    return [Paragraph(0, text[:start].strip()), code]
 
 
 def _is_talk(text: str) -> bool:
@@ -210,7 +221,7 @@ def _is_talk(text: str) -> bool:
 @cache
 def _courtesy() -> re.Pattern[str]:
     return re.compile(
-        rf"\W{{0,9}}(?:{words_pattern(languages.words('courtesy')).pattern})",
+        rf"\W{{0,9}}(?:{languages.words_pattern(languages.words('courtesy')).pattern})",
         re.IGNORECASE,
     )
 
@@ -242,6 +253,7 @@ def without_citations(span: str) -> str:
 
 # Texts that state nothing
 
+# Behind a letter, a comma or a dash the sentence may go on.
 _ENDS_OPEN: Final = re.compile(r"(?:[^\W\d]|[,;:(—–-])\Z")
 _ENDS_IN_THE_MIDDLE: Final = re.compile(
     r"\s(?:in|of|the|a|an|to|by|and|with|for|from|is|are|was|that|or|at|on)\Z",
@@ -260,7 +272,7 @@ def declines(paragraph: str) -> bool:
 
 @cache
 def _cannot() -> re.Pattern[str]:
-    words = words_pattern(languages.words("cannot")).pattern
+    words = languages.words_pattern(languages.words("cannot")).pattern
     return re.compile(
         rf"(?:\A|[.!?:;,]\s|\b(?:but|so|and|aber)\s)(?:unfortunately,?\s)?\W{{0,3}}(?:{words})",
         re.IGNORECASE,
@@ -270,8 +282,10 @@ def _cannot() -> re.Pattern[str]:
 def breaks_off(paragraph: str) -> bool:
     """Return whether a paragraph ends in the middle of a sentence."""
     last_line = paragraph[paragraph.rfind("\n") + 1 :]
-    last_sentence = sentences(last_line[-_LONGEST_SPAN:] or " ")[-1:] or [""]
-    words = last_sentence[0].count(" ") + 1
+    words = 0
+    for sentence in sentences(last_line[-_LONGEST_SPAN:]):
+        words = sentence.count(" ") + 1
+    # A short answer may end with a preposition.
     if words > 5 and _ENDS_IN_THE_MIDDLE.search(last_line):
         return True
     return words > SHORT and _ENDS_OPEN.search(last_line) is not None

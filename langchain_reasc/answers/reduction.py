@@ -19,17 +19,22 @@ from langchain_reasc.answers.prose import is_block, without_citations
 from langchain_reasc.answers.sentences import (
     answering_part,
     has_question_subject,
-    reasons,
     tells_more,
     without_closing_words,
 )
 
 _LONGEST: Final = 400
 _TRIED: Final = 3
+# **bold**, `code`, $\boxed{...}$
 _PIECE: Final = re.compile(
     r"\*\*(?P<bold>[^*\n]{1,200}?)\*\*|(?<![`\w])`(?P<code>[^`\n]{1,200})`(?!`)|\$\\boxed\{(?P<box>[^$]*)\}\$"
 )
+PLAIN: Final = re.compile(
+    r"[A-Za-z\d]{1,300}|[-+$]?\d(?:[\d.,:/-]{0,300}\d)?%?", re.ASCII
+)
+"""A word or a number, of which nothing can be left out."""
 _WHOLLY_QUOTED: Final = re.compile(r"\"[^\"]+\"|“[^”]+”")
+# "equal to 5", "exactly 5", "= 5"
 _OPENING: Final = re.compile(
     r"(?:that |equal to |exactly |simply |just |therefore,? |then,? |=\s?)+",
     re.IGNORECASE,
@@ -38,17 +43,26 @@ _OPENING: Final = re.compile(
 
 def reduced(statement: str, question: str) -> str:
     """Return the part of a statement that is the answer."""
-    text = without_citations(statement.strip()[:_LONGEST])
+    text = statement.strip()[:_LONGEST]
+    if PLAIN.fullmatch(text):
+        return text
+    text = without_citations(text)
+    # A list, code or a quotation is an answer as a whole.
     if is_block(text) or _WHOLLY_QUOTED.fullmatch(text):
         return text
-    if piece := only_piece(text):
+    piece = only_piece(text)
+    if piece:
         return reduced(without_head(piece, question), question)
     text = without_closing_words(_without_explanation(text).strip(" *_"))
-    if opening := _OPENING.match(text):
+    opening = _OPENING.match(text)
+    if opening:
         text = text[opening.end() :]
     if not form_of(text).is_value:
-        text = _apposition().sub("", answering_part(_without_aside(text), question))
-    return _value_within(_first_value(_without_calculation(text)), question)
+        text = _APPOSITION.sub("", answering_part(_without_aside(text), question))
+    text = _without_calculation(text)
+    if form_of(text).is_value:
+        return text
+    return _value_within(_first_value(text), question)
 
 
 def only_piece(text: str) -> str | None:
@@ -57,9 +71,14 @@ def only_piece(text: str) -> str | None:
     """
     if "*" not in text and "`" not in text and "boxed" not in text:
         return None
-    pieces = [match[match.lastgroup or 0] for match in _PIECE.finditer(text)]
-    pieces = [piece for piece in pieces if not piece.rstrip().endswith(":")]
-    return pieces[0] if len(pieces) == 1 else None
+    pieces = []
+    for match in _PIECE.finditer(text):
+        piece = match[match.lastgroup or 0]
+        if not piece.rstrip().endswith(":"):
+            pieces.append(piece)
+    if len(pieces) == 1:
+        return pieces[0]
+    return None
 
 
 # Heads: "Version: 2.4"
@@ -86,11 +105,14 @@ def without_head(text: str, question: str) -> str:
         return text
     head = match["head"].casefold()
     folded_question = question.casefold()
-    is_known = all(
-        word in _HEADS or re.search(rf"\b{re.escape(word[:5])}", folded_question)
-        for word in head.split()
-    )
-    return match["rest"] if is_known or head in _PHRASES else text
+    if head in _PHRASES:
+        return match["rest"]
+    for word in head.split():
+        # The beginning of a word is enough: "Weight" answers "How much does it weigh?".
+        in_question = re.search(rf"\b{re.escape(word[:5])}", folded_question)
+        if word not in _HEADS and not in_question:
+            return text
+    return match["rest"]
 
 
 # Explanations
@@ -104,10 +126,12 @@ _TALK: Final = re.compile(
       | (?<=\w{3}\s\w{3}):\s(?=[a-z])""",
     re.VERBOSE | re.IGNORECASE,
 )
+# "Oslo is the city that has ..." ends behind "city".
 _RELATIVE: Final = re.compile(
     r"\b(?:is|was|are|were)\s(?:an?|the)\s[^,]{2,60}?(?P<clause>\sthat\s(?:is|was|are|were|has|had)\s)"
 )
 _STARTS_WITH_VERDICT: Final = re.compile(r"(?:yes|no),\s", re.IGNORECASE)
+# "x = 1;", "f(a=1)", "a >= b", "x -> y"
 _LOOKS_LIKE_CODE: Final = re.compile(r"[{};]\s*\Z|\w\([^)]*[;=]|[<>=!]=|=>|->")
 
 
@@ -118,9 +142,11 @@ def _without_explanation(text: str) -> str:
         or _LOOKS_LIKE_CODE.search(text)
     ):
         return text
-    if relative := _RELATIVE.search(text):
+    relative = _RELATIVE.search(text)
+    if relative:
         text = text[: relative.start("clause")]
-    for pattern in (reasons(), _TALK):
+    reasons = languages.words_pattern(languages.words("reason"))
+    for pattern in (reasons, _TALK):
         match = pattern.search(text, 1)
         if match and text[: match.start()].strip(" ,"):
             text = text[: match.start()].rstrip(" ,;")
@@ -132,24 +158,26 @@ def _without_aside(text: str) -> str:
     may tell two answers apart.
     """
     before = _ASIDE_AT_END.sub("", text)
-    return before if before.count(" ") > 2 else text
+    if before.count(" ") > 2:
+        return before
+    return text
 
 
-@cache
-def _apposition() -> re.Pattern[str]:
-    """Return a pattern of what explains a name: ", a city of two million people"."""
-    return re.compile(
-        r",\s(?:an?|the|one)\s(?:\w+\s){1,3}(?:of|in|on|with|that|which|who)\s.*",
-        re.IGNORECASE | re.DOTALL,
-    )
+# ", a city of two million people" explains a name.
+_APPOSITION: Final = re.compile(
+    r",\s(?:an?|the|one)\s(?:\w+\s){1,3}(?:of|in|on|with|that|which|who)\s.*",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 # Calculations and values
 
+# "17 × 6 "
 _ARITHMETIC: Final = re.compile(r"[\s\d.,$€£%+\-*/×·÷()^e]*\d[\s\d.,$€£%+\-*/×·÷()^]*")
 _PAUSE: Final = re.compile(r"[,:]\s")
 _ASIDE_AT_END: Final = re.compile(r"\s\([^()]*[^\W\d_]{3}[^()]*\)[\s.!]*\Z")
 _ASIDE: Final = re.compile(r"\s\([^()]*\)")
+# "x = 2, y = 3" is not a chain as "17 × 6 = 100 + 2 = 102" is.
 _NOT_A_CHAIN: Final = re.compile(r"[,;≤≥<>]|\b(?:and|or)\b")
 
 
@@ -158,23 +186,24 @@ def _without_calculation(text: str) -> str:
     left, equals, right = text.rpartition("=")
     if not equals or not right.strip(" $") or _LOOKS_LIKE_CODE.search(text):
         return text
+    # "The total is 17 × 6" on the left is "17 × 6".
     left = _verb().split(left)[-1]
     is_chain = "=" in left and not _NOT_A_CHAIN.search(text)
-    is_arithmetic = _ARITHMETIC.fullmatch(plain_text(left)) is not None
-    return right.strip(" $") if is_chain or is_arithmetic else text
+    if is_chain or _ARITHMETIC.fullmatch(plain_text(left)):
+        return right.strip(" $")
+    return text
 
 
 def _first_value(text: str) -> str:
     """Return the value before a comma or colon, if no other value follows: 1986 of
     "1986, after a long dispute".
     """
-    if form_of(text).is_value:
-        return text
     for match in islice(_PAUSE.finditer(text), _TRIED):
         before = text[: match.start()]
         after = text[match.end() :]
         form = form_of(before)
         is_value = form.kind == "value" and form.key not in ("yes", "no")
+        # "3, 5 and 7" is a list, and keeps its parts.
         if is_value and " " in after and not form_of(list_parts(after)[0]).is_value:
             return before
     return text
@@ -192,6 +221,7 @@ _ASKS_NUMBER: Final = re.compile(
       | 多少|几|何|幾|いくつ|いくら|몇|얼마|كم|कितन""",
     re.VERBOSE | re.IGNORECASE,
 )
+# "about 5", "at least 5"
 _HEDGED: Final = re.compile(
     r"\b(?:about|approximately|approx|around|roughly|nearly|almost|least|most|than|over|under|up to|between|not|no)\b"
     r"\W*\Z|[≈~]\s?\Z",
@@ -215,44 +245,49 @@ def _value_within(part: str, question: str) -> str:
     """Return the value in a sentence that could not be reduced to it, if the question
     asks for one, or is not known.
     """
-    if form_of(part).kind not in ("text", "list") or (
-        question and not _ASKS_NUMBER.search(question)
-    ):
+    if form_of(part).is_value:
+        return part
+    if question and not _ASKS_NUMBER.search(question):
         return part
     if question and tells_more(part, question):
         return part
-    if date := find_date(part):
+    date = find_date(part)
+    if date:
         return date
-    is_sentence = _verb().search(part) is not None or has_question_subject(
-        part, question
-    )
-    if part.count(" ") < 2 or QUANTITY.match(part) or not is_sentence:
+    # What is short or begins with a number is not a sentence around a number.
+    if part.count(" ") < 2 or QUANTITY.match(part):
         return part
-    for copula in reversed(list(_verb().finditer(part))[-_TRIED:]):
-        if form_of(part[copula.end() :]).is_value:
-            return part[copula.end() :]
+    verbs = list(_verb().finditer(part))
+    if not (verbs or has_question_subject(part, question)):
+        return part
+    for verb in reversed(verbs[-_TRIED:]):
+        behind_verb = part[verb.end() :]
+        if form_of(behind_verb).is_value:
+            return behind_verb
     plain = _ASIDE.sub("", plain_text(part))
     plain = plain.rpartition("=")[2] or plain
     first = QUANTITY.search(plain)
+    # "about 5 km" would lose its "about".
     if first is None or _HEDGED.search(plain[: first.start()]):
         return part
+    # "3 of the 5 students": the number of the main clause counts.
     subordinate = _SUBORDINATE.search(plain, first.end())
-    main_clause = plain[: subordinate.start()] if subordinate else plain
-    return last_quantity(main_clause) or part
+    if subordinate:
+        plain = plain[: subordinate.start()]
+    return last_quantity(plain) or part
 
 
 @cache
 def _verb() -> re.Pattern[str]:
-    copulas = "|".join(
-        re.escape(word)
-        for word in languages.words("copula")
-        if len(word) > 1 and word.isalpha()
+    copulas = languages.either(
+        word for word in languages.words("copula") if len(word) > 1 and word.isalpha()
     )
     return re.compile(rf"(?:^|\s)(?:{_VERBS}|{copulas})\s", re.IGNORECASE)
 
 
 # The last number
 
+# A date, a time, a ratio, "3 1/2", "12 000", "1,234.5" or "3e8", with "$", "%" or "pm"
 QUANTITY: Final = re.compile(
     r"""(?<![\w.^{\\])(?:[-–+]\s?(?=[$€£¥₹\d.]))?(?:[$€£¥₹]\s?|\b(?:USD|EUR|GBP)\s)?[-–]?
         (?: \d{4}-\d\d-\d\d | \d{1,2}:\d\d(?::\d\d)? | \d+\s?:\s?\d+ | \d+\s\d+/\d+
@@ -261,6 +296,7 @@ QUANTITY: Final = re.compile(
         (?:\s?[ap]\.?m\b\.?|\s?[%°€£$]\w?|\s(?:thousand|million|billion|trillion)\b)?""",
     re.VERBOSE | re.IGNORECASE,
 )
+# " apples", "-year", " km/h"
 _BEHIND_NUMBER: Final = re.compile(
     r"[-\s]?[^\W\d_]+(?:/[^\W\d_]+|\^\d)?(?:\s[^\W\d_]+){0,2}"
 )
@@ -275,11 +311,14 @@ def last_quantity(sentence: str) -> str | None:
     last = quantities[-1]
     number = last[0].rstrip(".,")
     behind = _BEHIND_NUMBER.match(plain, last.end())
-    words = behind[0].split(" ") if behind and number == last[0] else []
+    if behind is None or number != last[0]:
+        return number
+    words = behind[0].split(" ")
     for count in range(len(words), 0, -1):
-        longer = number + " ".join(words[:count])
-        if form_of(longer).kind == "value" and form_of(longer).weaker:
-            return longer
+        with_unit = number + " ".join(words[:count])
+        form = form_of(with_unit)
+        if form.kind == "value" and form.weaker:
+            return with_unit
     return number
 
 
@@ -288,12 +327,11 @@ def last_number_in(text: str) -> str | None:
     size = 600
     while size < len(text):
         tail = text[-size:]
+        # The beginning of a long number is farther in front.
         begins_within_number = " " not in tail and tail[0].isdigit()
-        if begins_within_number:
-            number = None
-        else:
+        if not begins_within_number:
             number = last_quantity(tail.partition(" ")[2] or tail)
-        if number:
-            return number
+            if number:
+                return number
         size *= 4
     return last_quantity(text)

@@ -75,37 +75,35 @@ def schemas_of(tools: Any) -> dict[str, Schema]:
         The schemas. A tool without a schema has ``{}``, and a provider's tool whose
         calls have an unknown name has ``{}`` under :data:`ANY_TOOL`.
     """
+    if isinstance(tools, str) or not isinstance(tools, Sequence):
+        tools = [tools]
     schemas: dict[str, Schema] = {}
-    for tool in (
-        tools if isinstance(tools, Sequence) and not isinstance(tools, str) else [tools]
-    ):
+    for tool in tools:
         if isfunction(tool) or isinstance(tool, type):
             schemas.update([_schema_of_code(tool)])
-        elif (declared := _gemini_functions(tool)) is None:
+            continue
+        functions = _gemini_functions(tool)
+        if functions is None:
             schemas.update([_named_schema(tool)])
-        else:
-            schemas.update(
-                (name, _in_json_schema(schema))
-                for name, schema in map(_named_schema, declared)
-            )
+            continue
+        for function in functions:
+            name, schema = _named_schema(function)
+            schemas[name] = _in_json_schema(schema)
     return schemas
 
 
 def text_schema_of(arguments: Mapping[str, Any]) -> Schema | None:
     """Return the schema that a model call's arguments ask the text to follow, or None."""
     for name in STRUCTURE:
-        if (structure := arguments.get(name)) is None:
-            continue
+        structure = arguments.get(name)
         if isinstance(structure, type) and issubclass(structure, BaseModel):
             return structure
-        structure = unwrapped(structure, ("format", "json_schema", "schema"))
-        if not isinstance(structure, Mapping):
+        schema = unwrapped(structure, ("format", "json_schema", "schema"))
+        if not isinstance(schema, Mapping):
             continue
-        if structure.keys() & {"properties", "$ref"} or structure.get("type") in (
-            "object",
-            "array",
-        ):
-            return dict(_in_json_schema(structure))
+        is_typed = schema.get("type") in ("object", "array")
+        if is_typed or schema.keys() & {"properties", "$ref"}:
+            return dict(_in_json_schema(schema))
     return None
 
 
@@ -114,17 +112,11 @@ def unwrapped(schema: Any, around: Sequence[str] = _AROUND) -> Any:
     ``{"type": "json_schema", ...}``.
     """
     while isinstance(schema, Mapping):
-        inner = next(
-            (
-                candidate
-                for name in around
-                if isinstance(candidate := schema.get(name), Mapping)
-            ),
-            None,
-        )
-        if inner is None:
+        values = [schema.get(name) for name in around]
+        inner = [value for value in values if isinstance(value, Mapping)]
+        if not inner:
             break
-        schema = inner
+        schema = inner[0]
     return schema
 
 
@@ -136,12 +128,11 @@ def name_of_schema(schema: Schema | None) -> str | None:
         return schema.__name__
     if not isinstance(schema, Mapping):
         return None
-    names = [
-        schema.get("name"),
-        schema.get("title"),
-        *(name_of_schema(schema.get(around)) for around in _AROUND),
-    ]
-    return next((name for name in names if isinstance(name, str)), None)
+    inner_names = [name_of_schema(schema.get(around)) for around in _AROUND]
+    for name in (schema.get("name"), schema.get("title"), *inner_names):
+        if isinstance(name, str):
+            return name
+    return None
 
 
 @lru_cache(maxsize=256)
@@ -159,15 +150,13 @@ def _named_schema(tool: Any) -> tuple[str, Schema]:
         converted = dict(tool) if isinstance(tool, Mapping) else {}
     function = converted.get("function", converted)
     name = function.get("name") if isinstance(function, Mapping) else None
-    if not isinstance(name, str) or converted.get("type") in (
-        "namespace",
-        "mcp",
-    ):  # a name for many
+    # The name of a namespace or of an MCP server stands for many tools.
+    if not isinstance(name, str) or converted.get("type") in ("namespace", "mcp"):
         return ANY_TOOL, {}
     schema = _class_of_arguments(tool) or function.get("parameters")
-    return name, schema if isinstance(schema, type) else dict(schema) if isinstance(
-        schema, Mapping
-    ) else {}
+    if isinstance(schema, type):
+        return name, schema
+    return name, dict(schema) if isinstance(schema, Mapping) else {}
 
 
 def _class_of_arguments(tool: Any) -> type[BaseModel] | None:
@@ -177,13 +166,14 @@ def _class_of_arguments(tool: Any) -> type[BaseModel] | None:
     if isfunction(tool):
         with suppress(Exception):  # such as a function without a description
             tool = StructuredTool.from_function(tool)
-    schema: Any = tool.args_schema if isinstance(tool, BaseTool) else tool
-    call_schema: Any = tool.tool_call_schema if isinstance(tool, BaseTool) else tool
-    if not all(
-        isinstance(kind, type) and issubclass(kind, BaseModel)
-        for kind in (schema, call_schema)
-    ):
-        return None
+    schema: Any = tool
+    call_schema: Any = tool
+    if isinstance(tool, BaseTool):
+        schema = tool.args_schema
+        call_schema = tool.tool_call_schema
+    for kind in (schema, call_schema):
+        if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+            return None
     injected = frozenset(schema.model_fields.keys() - call_schema.model_fields.keys())
     return _without_fields(schema, injected) if injected else schema
 
@@ -199,18 +189,18 @@ def _gemini_functions(tool: Any) -> list[Any] | None:
     """Return the functions in a tool in Gemini's form, or None for any other tool."""
     for name in ("function_declarations", "functionDeclarations"):
         if isinstance(tool, Mapping):
-            declared = tool.get(name)
+            functions = tool.get(name)
         else:
-            declared = getattr(tool, name, None)
-        if isinstance(declared, Sequence):
-            dumped = {"mode": "json", "exclude_none": True}
-            return [
-                declaration.model_dump(**dumped)
-                if hasattr(declaration, "model_dump")
-                else declaration
-                for declaration in declared
-            ]
+            functions = getattr(tool, name, None)
+        if isinstance(functions, Sequence):
+            return [_dumped(function) for function in functions]
     return None
+
+
+def _dumped(function: Any) -> Any:
+    if hasattr(function, "model_dump"):  # an object of Gemini's package
+        return function.model_dump(mode="json", exclude_none=True)
+    return function
 
 
 def _in_json_schema(schema: Any) -> Any:
@@ -221,24 +211,23 @@ def _in_json_schema(schema: Any) -> Any:
         return [_in_json_schema(inner) for inner in schema]
     if not isinstance(schema, Mapping):
         return schema
-    nullable = schema.get("nullable")
-    plain = {
-        word: _held_in_json_schema(word, inner)
-        for word, inner in schema.items()
-        if word != "nullable" or not isinstance(inner, bool)
-    }
-    if isinstance(kind := plain.get("type"), str):
-        plain["type"] = [kind.lower(), "null"] if nullable is True else kind.lower()
-    return plain
-
-
-def _held_in_json_schema(word: str, held: Any) -> Any:
-    if word in ("default", "example", "enum", "const"):
-        return held
-    # whose keys are names, not words of a schema
-    if word in ("properties", "$defs") and isinstance(held, Mapping):
-        return {name: _in_json_schema(inner) for name, inner in held.items()}
-    return _in_json_schema(held)
+    converted: dict[str, Any] = {}
+    for word, inner in schema.items():
+        if word in ("default", "example", "enum", "const"):
+            converted[word] = inner
+        # Their keys are names, not words of a schema.
+        elif word in ("properties", "$defs") and isinstance(inner, Mapping):
+            converted[word] = {
+                name: _in_json_schema(named) for name, named in inner.items()
+            }
+        elif word != "nullable" or not isinstance(inner, bool):
+            converted[word] = _in_json_schema(inner)
+    kind = converted.get("type")
+    if isinstance(kind, str):
+        converted["type"] = kind.lower()
+        if schema.get("nullable") is True:
+            converted["type"] = [kind.lower(), "null"]
+    return converted
 
 
 # Checking values
@@ -253,11 +242,12 @@ def received(value: Any, schema: Schema | None, *, check: bool = True) -> Any:
     if not schema:
         return value
     if not isinstance(schema, type):
-        checker = _checker(_written(schema))
+        checker = _checker(schema)
         if check and checker.refuses(value):
             return None
         return checker.read_value(value, defaults=True, formats=True)
     try:
+        # A validator may change what it is given.
         validated = adapter_of(schema).validate_python(deepcopy(value))
     except Exception:  # a validator of the user's may raise anything
         return None if check else value
@@ -300,12 +290,13 @@ def arguments_in(schema: Schema) -> list[str] | None:
     schema does not list them.
     """
     try:
-        plain = adapter_of(schema).json_schema() if isinstance(schema, type) else schema
+        if isinstance(schema, type):
+            schema = adapter_of(schema).json_schema()
     except Exception:
-        # it has a type of the user's own that JSON schema knows nothing of
+        # It has a type of the user's own that JSON schema knows nothing of.
         return None
-    properties = plain.get("properties")
-    if isinstance(properties, Mapping) and not plain.get("additionalProperties"):
+    properties = schema.get("properties")
+    if isinstance(properties, Mapping) and not schema.get("additionalProperties"):
         return list(properties)
     return None
 
@@ -316,12 +307,16 @@ some would take forever.
 """
 _LONGEST_PATTERN: Final = 2000
 _LONGEST_FAULT: Final = 300
-_WANTED: Final[Mapping[str, tuple[type, ...]]] = {
-    **dict.fromkeys(("required", "enum", "anyOf", "oneOf"), (list,)),
-    **dict.fromkeys(
-        ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
-        (int, float),
-    ),
+_TYPES_OF_KEYWORDS: Final[Mapping[str, tuple[type, ...]]] = {
+    "required": (list,),
+    "enum": (list,),
+    "anyOf": (list,),
+    "oneOf": (list,),
+    "minimum": (int, float),
+    "maximum": (int, float),
+    "exclusiveMinimum": (int, float),
+    "exclusiveMaximum": (int, float),
+    "multipleOf": (int, float),
 }
 """Keywords -> their types. A broken schema, or one of an older draft, would refuse
 everything by another type.
@@ -332,7 +327,7 @@ def why_unchecked(schema: Schema | None) -> str | None:
     """Return why a schema does not check values (doing so takes too long), or None."""
     schema = unwrapped(schema)
     if isinstance(schema, Mapping) and schema:
-        return _checker(_written(schema)).why_not
+        return _checker(schema).why_not
     return None
 
 
@@ -343,7 +338,7 @@ def refuses(schema: Mapping[str, Any], value: Any) -> bool:
     Repeated items are allowed, because the tool may make a set of them. Defaults are
     not checked: a tool may have a default that its schema does not allow.
     """
-    return _checker(_written(schema)).refuses(value)
+    return _checker(schema).refuses(value)
 
 
 class SchemaCheck(NamedTuple):
@@ -364,7 +359,7 @@ def check_value(schema: Mapping[str, Any], value: Any) -> SchemaCheck:
     Unlike :func:`refuses`, this neither converts a string to a number nor allows
     repeated items.
     """
-    return _checker(_written(schema), exact=True).check(value)
+    return _checker(schema, exact=True).check(value)
 
 
 class _TooSlowError(Exception):
@@ -410,38 +405,27 @@ class _Checker:
 
     def refuses(self, value: Any) -> bool:
         def is_refused() -> bool:
-            return not self.takes(
-                _ValueReader(self, defaults=False, formats=False).read_value(
-                    value, self.schema
-                ),
-                self.schema,
-            )
+            reader = _ValueReader(self, defaults=False, formats=False)
+            return not self.takes(reader.read_value(value, self.schema), self.schema)
 
         return self.within_time(is_refused, otherwise=False)
 
     def check(self, value: Any) -> SchemaCheck:
         def checked() -> SchemaCheck:
-            if self.validator is None:
-                error = None
-            else:
-                error = next(self.validator.iter_errors(value), None)
-            if error is None:
-                return SchemaCheck(None, self.why_not)
-            rule = "/".join(map(str, error.absolute_schema_path))
-            return SchemaCheck(
-                f"{error.json_path}: {error.message:.{_LONGEST_FAULT}} (by {rule})",
-                None,
-            )
+            errors = () if self.validator is None else self.validator.iter_errors(value)
+            for error in errors:
+                rule = "/".join(map(str, error.absolute_schema_path))
+                message = f"{error.message:.{_LONGEST_FAULT}}"
+                return SchemaCheck(f"{error.json_path}: {message} (by {rule})", None)
+            return SchemaCheck(None, self.why_not)
 
         result = self.within_time(checked, otherwise=None)
         return result or SchemaCheck(None, self.why_not or "jsonschema cannot use it")
 
     def read_value(self, value: Any, *, defaults: bool, formats: bool) -> Any:
+        reader = _ValueReader(self, defaults, formats)
         return self.within_time(
-            lambda: _ValueReader(self, defaults, formats).read_value(
-                value, self.schema
-            ),
-            otherwise=value,
+            lambda: reader.read_value(value, self.schema), otherwise=value
         )
 
     def takes(self, value: Any, schema: Any) -> bool:
@@ -450,9 +434,9 @@ class _Checker:
         """
         if self.validator is None:
             return True
-        if (part := self.parts.get(id(schema))) is None:
-            part = self.parts[id(schema)] = self.validator.evolve(schema=schema)
-        return bool(part.is_valid(value))
+        if id(schema) not in self.parts:
+            self.parts[id(schema)] = self.validator.evolve(schema=schema)
+        return bool(self.parts[id(schema)].is_valid(value))
 
     def within_time(self, work: Callable[[], T], otherwise: T) -> T:
         """Return the result of the work, or the other value if the schema is broken or
@@ -465,43 +449,41 @@ class _Checker:
             self.schema = True
             self.validator = None
             self.why_not = f"that takes more than {_SECONDS} seconds"
-        except (
-            BaseException
-        ) as error:  # a reference to nowhere or without end, a pattern that is none
+        except Exception:
+            # The schema refers to nowhere or without end, or has a broken pattern.
+            return otherwise
+        except BaseException as error:
             # jsonschema's registry panics, by an exception of its own, where it is too
             # deep in a recursion.
-            if (
-                not isinstance(error, Exception)
-                and type(error).__name__ != "PanicException"
-            ):
+            if type(error).__name__ != "PanicException":
                 raise
         return otherwise
 
 
-def _written(schema: Mapping[str, Any]) -> str:
+def _checker(schema: Mapping[str, Any], *, exact: bool = False) -> _Checker:
     try:
-        return json.dumps(schema, sort_keys=True, default=str)
+        written = json.dumps(schema, sort_keys=True, default=str)
     except (RecursionError, TypeError, ValueError):
-        return "true"
+        written = "true"
+    return _cached_checker(written, exact)
 
 
 @lru_cache(maxsize=256)
-def _checker(schema: str, *, exact: bool = False) -> _Checker:
+def _cached_checker(schema: str, exact: bool) -> _Checker:
     plain = json.loads(schema)
     if '"unevaluatedProperties"' in schema and '"patternProperties"' in schema:
         return _Checker(
             plain,
             why_not="unevaluatedProperties beside patternProperties may take for ever",
         )
-    from jsonschema import (
-        Draft202012Validator,
-    )  # deferred: importing jsonschema takes 100 ms
+    # Deferred: importing jsonschema takes 100 ms.
+    from jsonschema import Draft202012Validator
     from jsonschema.validators import validator_for
     from referencing import Registry
 
     kind = _bounded(validator_for(plain, default=Draft202012Validator), exact)
     plain = json.loads(schema, object_hook=_without_dialect)
-    # which fetches nothing from anywhere
+    # An empty registry fetches nothing from anywhere.
     return _Checker(plain, kind(plain, registry=Registry()))
 
 
@@ -525,54 +507,55 @@ def _bounded(kind: Any, exact: bool) -> Any:
     from jsonschema.validators import extend
 
     def pattern(
-        validator: Any, given: Any, instance: Any, schema: Any
+        validator: Any, pattern: Any, instance: Any, schema: Any
     ) -> Iterator[Refusal]:
-        if isinstance(instance, str) and not _matches(given, instance):
-            yield Refusal(f"it does not match {given!r}")
+        if isinstance(instance, str) and not _matches(pattern, instance):
+            yield Refusal(f"it does not match {pattern!r}")
 
     def pattern_properties(
-        validator: Any, given: Any, instance: Any, schema: Any
+        validator: Any, patterns: Any, instance: Any, schema: Any
     ) -> Iterator[Refusal]:
-        for key, (pattern, inner) in (
-            product(instance, given.items()) if isinstance(instance, dict) else ()
-        ):
+        if not isinstance(instance, dict):
+            return
+        for key, (pattern, inner) in product(instance, patterns.items()):
             if _matches(pattern, key):
                 yield from validator.descend(
                     instance[key], inner, path=key, schema_path=pattern
                 )
 
     def additional_properties(
-        validator: Any, given: Any, instance: Any, schema: Any
+        validator: Any, allowed: Any, instance: Any, schema: Any
     ) -> Any:
-        if (patterns := schema.get("patternProperties")) and isinstance(instance, dict):
+        patterns = schema.get("patternProperties")
+        if patterns and isinstance(instance, dict):
             schema = {**schema, "patternProperties": {}}
             instance = {
                 key: item
                 for key, item in instance.items()
                 if not any(_matches(pattern_text, key) for pattern_text in patterns)
             }
-        return kind.VALIDATORS["additionalProperties"](
-            validator, given, instance, schema
-        )
+        check = kind.VALIDATORS["additionalProperties"]
+        return check(validator, allowed, instance, schema)
 
     def multiple_of(
-        validator: Any, given: Any, instance: Any, schema: Any
+        validator: Any, divisor: Any, instance: Any, schema: Any
     ) -> Iterator[Refusal]:
-        # jsonschema divides floats, and so finds that 4.35 is not a multiple of 0.01
-        if validator.is_type(instance, "number") and Fraction(str(instance)) % Fraction(
-            str(given)
-        ):
-            yield Refusal(f"{instance!r} is not a multiple of {given!r}")
+        if not validator.is_type(instance, "number"):
+            return
+        # jsonschema divides floats, and so finds that 4.35 is not a multiple of 0.01.
+        if Fraction(str(instance)) % Fraction(str(divisor)):
+            yield Refusal(f"{instance!r} is not a multiple of {divisor!r}")
 
     def unique_items(
-        validator: Any, given: Any, instance: Any, schema: Any
+        validator: Any, is_unique: Any, instance: Any, schema: Any
     ) -> Iterator[Refusal]:
+        if not exact or is_unique is not True or not isinstance(instance, list):
+            return
         spellings: set[str] = set()
-        for item in (
-            instance if exact and given is True and isinstance(instance, list) else ()
-        ):
+        for item in instance:
             _deadline.check()
-            if (spelled := canonical(item)) in spellings:
+            spelled = canonical(item)
+            if spelled in spellings:
                 yield Refusal(f"{item!r} is repeated")
             spellings.add(spelled)
 
@@ -588,7 +571,7 @@ def _bounded(kind: Any, exact: bool) -> Any:
         "uniqueItems": unique_items,
     }
     checks = {**kind.VALIDATORS, **keywords}
-    # it is asked of each unevaluated part
+    # jsonschema asks this of each unevaluated part, for which nothing else is called.
     types = kind.TYPE_CHECKER.redefine("boolean", is_boolean)
     return extend(
         kind,
@@ -598,15 +581,14 @@ def _bounded(kind: Any, exact: bool) -> Any:
 
 
 def _in_time(word: str, check: Callable[..., Any]) -> Callable[..., Any]:
-    expected = _WANTED.get(word)
+    types = _TYPES_OF_KEYWORDS.get(word)
 
-    def check_in_time(validator: Any, given: Any, instance: Any, schema: Any) -> Any:
+    def check_in_time(validator: Any, operand: Any, instance: Any, schema: Any) -> Any:
         _deadline.check()
-        if expected and (
-            type(given) not in expected or (given == [] and word != "required")
-        ):
-            raise TypeError(f"{word} cannot be {given!r}")
-        return check(validator, given, instance, schema)
+        is_empty = operand == [] and word != "required"
+        if types and (type(operand) not in types or is_empty):
+            raise TypeError(f"{word} cannot be {operand!r}")
+        return check(validator, operand, instance, schema)
 
     return check_in_time
 
@@ -637,16 +619,12 @@ _READERS: Final[_Readers] = {
 }
 """pydantic reads values, as it does for LangChain's tools."""
 _FORMATS: Final[_Readers] = {
-    **{
-        "date": TypeAdapter(date),
-        "date-time": TypeAdapter(datetime),
-        "time": TypeAdapter(time_of_day),
-    },
-    **{
-        "duration": TypeAdapter(timedelta),
-        "uuid": TypeAdapter(UUID),
-        "ipv6": TypeAdapter(IPv6Address),
-    },
+    "date": TypeAdapter(date),
+    "date-time": TypeAdapter(datetime),
+    "time": TypeAdapter(time_of_day),
+    "duration": TypeAdapter(timedelta),
+    "uuid": TypeAdapter(UUID),
+    "ipv6": TypeAdapter(IPv6Address),
 }
 """Formats of JSON schema whose strings can be spelled in several ways."""
 _FINER: Final = re.compile(r"[.,]\d{7,}")  # than microseconds, to which pydantic cuts
@@ -666,9 +644,7 @@ def read_value(
     With ``formats``, strings with the format of a date, a time or a UUID get one common
     spelling, so that equal instants are the same.
     """
-    return _checker(_written(schema)).read_value(
-        value, defaults=defaults, formats=formats
-    )
+    return _checker(schema).read_value(value, defaults=defaults, formats=formats)
 
 
 @dataclass(frozen=True, slots=True)
@@ -691,13 +667,9 @@ class _ValueReader:
         if isinstance(value, dict):
             return self._read_object(value, schema)
         if isinstance(value, list):
-            schemas = chain(
-                schema.get("prefixItems") or (), repeat(schema.get("items"))
-            )
-            items = [
-                self.read_value(item, of)
-                for item, of in zip(value, schemas, strict=False)
-            ]
+            first_schemas = schema.get("prefixItems") or ()
+            schemas = chain(first_schemas, repeat(schema.get("items")))
+            items = list(map(self.read_value, value, schemas))
             if not (self.formats and schema.get("uniqueItems") is True):
                 return items
             unique = {canonical(item): item for item in items}  # a set
@@ -714,24 +686,24 @@ class _ValueReader:
         for branch in schema.get("allOf", ()):
             value = self.read_value(value, branch, around)
         for word in ("anyOf", "oneOf"):
-            if isinstance(branches := schema.get(word), list):
-                value = self._read_by_branch(
-                    value,
-                    [_resolved(branch, self.checker.schema) for branch in branches],
-                    around,
-                )
+            branches = schema.get(word)
+            if isinstance(branches, list):
+                value = self._read_by_branch(value, branches, around)
         return value
 
     def _read_object(self, value: dict[str, Any], schema: Mapping[str, Any]) -> Any:
         properties = schema.get("properties")
-        other_properties = schema.get("additionalProperties")
-        properties = properties if isinstance(properties, dict) else {}
+        if not isinstance(properties, dict):
+            properties = {}
+        other_schema = schema.get("additionalProperties")
         full = {
-            key: self.read_value(item, properties.get(key, other_properties))
+            key: self.read_value(item, properties.get(key, other_schema))
             for key, item in value.items()
         }
-        for key, of in properties.items() if self.defaults else ():
-            for holder in (of, _resolved(of, self.checker.schema)):
+        if not self.defaults:
+            return full
+        for key, inner in properties.items():
+            for holder in (inner, _resolved(inner, self.checker.schema)):
                 if key not in full and isinstance(holder, dict) and "default" in holder:
                     full[key] = deepcopy(holder["default"])
         return full
@@ -742,19 +714,16 @@ class _ValueReader:
         """Read a value by the first branch that accepts it, or else by the first that
         accepts it after reading.
         """
+        branches = [_resolved(branch, self.checker.schema) for branch in branches]
+        # Each branch is asked, since a schema with a broken one refuses nothing.
         fitting = [branch for branch in branches if self.checker.takes(value, branch)]
-        readings = (
-            (branch, self.read_value(value, branch, around))
-            for branch in fitting or branches
-        )
-        return next(
-            (
-                reading
-                for branch, reading in readings
-                if fitting or self.checker.takes(reading, branch)
-            ),
-            value,
-        )
+        if fitting:
+            return self.read_value(value, fitting[0], around)
+        for branch in branches:
+            reading = self.read_value(value, branch, around)
+            if self.checker.takes(reading, branch):
+                return reading
+        return value
 
 
 def _resolved(schema: Any, root: Mapping[str, Any]) -> Any:
@@ -762,28 +731,17 @@ def _resolved(schema: Any, root: Mapping[str, Any]) -> Any:
     nowhere.
     """
     for _ in range(_LONGEST_CHAIN):
-        if not isinstance(schema, dict) or not isinstance(
-            path := schema.get("$ref"), str
-        ):
+        path = schema.get("$ref") if isinstance(schema, dict) else None
+        if not isinstance(path, str):
             return schema
         if not path.startswith("#"):
             return {}
         schema = root
         for key in path.split("/")[1:]:
-            if isinstance(schema, dict):
-                schema = schema.get(key.replace("~1", "/").replace("~0", "~"))
-            else:
-                schema = None
+            if not isinstance(schema, dict):
+                return None
+            schema = schema.get(key.replace("~1", "/").replace("~0", "~"))
     return {}
-
-
-def _types_of(schema: Any) -> list[str]:
-    kinds = schema.get("type") if isinstance(schema, dict) else None
-    if isinstance(kinds, list):
-        return [str(kind) for kind in kinds]
-    if isinstance(kinds, str):
-        return [kinds]
-    return []
 
 
 def _is_of(value: Any, types: list[str]) -> bool:
@@ -796,9 +754,14 @@ def _is_of(value: Any, types: list[str]) -> bool:
 
 def _converted(value: Any, schema: Mapping[str, Any]) -> Any:
     """Convert a value to the schema's type, or return it unchanged if that fails."""
-    types = _types_of(schema)
-    if not _is_of(value, types):
-        for name in types:
+    types = schema.get("type")
+    if isinstance(types, str):
+        types = [types]
+    if not isinstance(types, list):
+        return value
+    names = list(map(str, types))
+    if not _is_of(value, names):
+        for name in names:
             with suppress(KeyError, ValidationError):
                 return _READERS[name].validate_python(value)
     return value

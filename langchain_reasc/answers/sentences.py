@@ -11,12 +11,12 @@ from functools import cache, lru_cache
 from typing import Final
 
 from langchain_reasc.answers import languages
-from langchain_reasc.answers.forms import words_pattern
 from langchain_reasc.answers.languages import Language, is_unspaced, word_set
 
 _LONGEST: Final = 400
 _TOKEN: Final = re.compile(r"\S+")
 _EDGES: Final = " \t\n.,;:!?。，、！？।…*_`\"'“”()"
+# "According to the text, ...", "In Norway, ...", "It's ...", "There are ..."
 _INTRODUCTION: Final = re.compile(
     r"(?:according to|based on|in|from|as per|for)\s[^,\d]{3,60},\s(?=\S)|(?:(?:it|that|he|she)'s|"
     r"there\s(?:is|are|was|were)|il y a|hay|"
@@ -28,15 +28,18 @@ _PRONOUNS: Final = word_set(
 )
 _NEVER_LEFT_OUT: Final = word_set("not no never none neither nor without")
 _BOUNDS: Final = word_set("least most")
+# Past tenses and participles without "ed"
 _IRREGULAR: Final = word_set(
     "took won led made gave went ran wrote came became grew got left met sat fell "
     "stood paid sold bought lies lay rose kept held lost sent spoke said told saw sank "
     "sang drew drove flew began seen written given taken built known shown grown drawn "
     "chosen eaten fallen driven born cost hit cut set put"
 )
+# "With her aunt" answers "With whom?" by "her aunt".
 _ASKED_FOR: Final = word_set(
     "after before under behind near between with for from to of into"
 )
+# "Five cats in" is left of "five cats in the yard", and loses its "in".
 _DANGLING: Final = word_set("after before in on for at with of from by during since")
 _ASKS_WHAT_HAPPENS: Final = re.compile(
     r"\bhappen|\bchange|\bdoes? .{1,40} do\b|\bhow (?:do|does|did|has|have)\b",
@@ -47,6 +50,7 @@ _TELLING: Final = re.compile(
     r"prof\w+|deficit|surplus|early|late|ahead|behind|short|not|never|no longer|approv\w+|reject\w+|\w+n't)\b",
     re.IGNORECASE,
 )
+# The question may ask how far something "rises".
 _STEMS: Final = {
     "fell": "fall",
     "rose": "ris",
@@ -58,11 +62,13 @@ _STEMS: Final = {
 _ASKS_WHO: Final = re.compile(r"\s*(?:who|which)\b", re.IGNORECASE)
 _PARTICLES: Final = word_set("up down off out away back over")
 _BEFORE_NUMBERS: Final = word_set("by for to with")
+# A number, a quotation, or a word with a capital
 _STARTS_A_PIECE: Final = re.compile(r"[\d$€£¥(\[{\"'`“«+-]|[^\W\d_]*[^\W\da-z_ß-ÿ]")
 _NUMBER_WORDS: Final = word_set(
     "one two three four five six seven eight nine ten eleven twelve hundred thousand "
     "million billion dozen"
 )
+# A sentence goes on behind its first word, and not a list such as "A, C and D".
 _LOWER_NEXT: Final = re.compile(
     r"\s(?!and\b|or\b)[^\W\d_A-Z]|\s[A-Z]\w+\s(?!and\b|or\b)|\s\W?\d"
 )
@@ -98,10 +104,7 @@ class _Token:
 
     @property
     def has_number(self) -> bool:
-        return (
-            any(character.isdigit() for character in self.text)
-            or self.word in _NUMBER_WORDS
-        )
+        return any(map(str.isdigit, self.text)) or self.word in _NUMBER_WORDS
 
     @property
     def is_verb(self) -> bool:
@@ -120,90 +123,98 @@ def answering_part(sentence: str, question: str) -> str:
         return sentence
     if len(_UNSPACED.findall(sentence)) >= 2:
         return _without_shared_ends(sentence, question)
+    if len(sentence.split()) < 2:
+        return sentence
     introduction = _INTRODUCTION.match(sentence)
     if introduction and introduction.end() < len(sentence):
         sentence = sentence[introduction.end() :]
-    language = languages.language_of(f"{question[-_LONGEST:]} {sentence}")
-    question_words = _question_words(question[-4 * _LONGEST :], language)
-    tokens = [_token(match, question_words) for match in _TOKEN.finditer(sentence)]
-    tokens = [token for token in tokens if token.text]
+    tokens, question_words = _read(sentence, question)
     if not tokens:
         return sentence
-    part = _around_copula(tokens, language)
+    part = _around_copula(tokens, question_words.language)
+    # "It rose by 3%" is more than the "3%" that the question does not have.
     if not part and not tells_more(sentence, question):
         part = _beside_verb(tokens) or _before_verb(tokens, question)
     if not part and introduction:
         part = _without_known_end(tokens)
+    # A pronoun at the beginning says nothing.
     if not part and tokens[0].word in ("it", "they", "he", "she") and len(tokens) > 1:
         part = tokens[1:]
-    part = _without_preposition(part or tokens, language, question_words)
-    if (
-        len(part) in (2, 3)
-        and part[0].is_known
-        and not part[0].has_number
-        and part[1].has_number
-    ):
-        part = part[1:]  # Bus 7A, where the question asks for a bus
+    part = _without_preposition(part or tokens, question_words)
+    # "Bus 7A" is 7A if the question asks for a bus.
+    starts_known = part[0].is_known and not part[0].has_number
+    if len(part) in (2, 3) and starts_known and part[1].has_number:
+        part = part[1:]
     if part == tokens and not introduction:
         return sentence
     text = sentence[part[0].start : part[-1].end].rstrip(" ,;:")
+    # The part has one of two quotation marks, and so loses it.
     if text.count('"') % 2 or text.count("“") != text.count("”"):
         return text.strip(' ."“”')
     return text
 
 
+def _read(sentence: str, question: str) -> "tuple[Tokens, _QuestionWords]":
+    """Return the words of a sentence, and those of the question."""
+    language = languages.language_of(f"{question[-_LONGEST:]} {sentence}")
+    question_words = _question_words(question[-4 * _LONGEST :], language)
+    tokens = []
+    for match in _TOKEN.finditer(sentence[:_LONGEST]):
+        token = _token(match, question_words)
+        if token.text:
+            tokens.append(token)
+    return tokens, question_words
+
+
 @dataclass(frozen=True)
 class _QuestionWords:
+    language: Language
     words: frozenset[str]
     offered: frozenset[str]
     function_words: frozenset[str]
 
     def has(self, word: str) -> bool:
-        if (
-            word in self.offered
-            or word in _NEVER_LEFT_OUT
-            or (len(word) == 1 and word.isascii() and word.isalpha())
-        ):
+        is_letter = len(word) == 1 and word.isascii() and word.isalpha()
+        if is_letter or word in self.offered or word in _NEVER_LEFT_OUT:
             return False
         word = word.removesuffix("'s")
-        return word in self.words or any(
-            _is_inflected(word, question_word) for question_word in self.words
-        )
+        if word in self.words:
+            return True
+        return any(_is_inflected(word, question_word) for question_word in self.words)
 
 
 @lru_cache(maxsize=256)
 def _question_words(question: str, language: Language) -> _QuestionWords:
     folded = question.casefold().replace("’", "'")
-    function_words = frozenset((*language.article, *language.preposition)) | _copulas(
-        language
+    function_words = _PRONOUNS.union(
+        language.article,
+        language.preposition,
+        _copulas(language),
+        language.function_word,
     )
-    function_words |= _PRONOUNS.union(
-        languages.FUNCTION_WORDS.get(language.code, "").split()
-    )
-    offered = {
-        word
-        for match in _offers(language).finditer(folded)
-        for word in re.findall(r"[\w'-]+", match[0])
-    }
+    # "red, green or blue" in the question offers three answers.
+    joints = languages.either(language.alternative)
+    offers = rf"[\w'-]+(?:,\s[\w'-]+)*,?\s(?:{joints})\s[\w'-]+"
+    offered: set[str] = set()
+    for match in re.finditer(offers, folded):
+        offered.update(re.findall(r"[\w'-]+", match[0]))
     words = re.findall(r"[^\s.,;:!?…।\"“”()\[\]]+", folded)
-    parts = [part for word in words for part in re.split("['-]", word)]
+    parts: list[str] = []
+    for word in words:
+        parts += re.split("['-]", word)
     return _QuestionWords(
-        frozenset((*words, *parts)), frozenset(offered - function_words), function_words
+        language,
+        frozenset((*words, *parts)),
+        frozenset(offered - function_words),
+        function_words,
     )
-
-
-@cache
-def _offers(language: Language) -> re.Pattern[str]:
-    """Return a pattern of the alternatives that a question offers."""
-    words = "|".join(map(re.escape, language.alternative))
-    return re.compile(rf"[\w'-]+(?:,\s[\w'-]+)*,?\s(?:{words})\s[\w'-]+")
 
 
 def _is_inflected(word: str, stem: str) -> bool:
     """Return whether two words share a stem: weighs and weigh, liegen and liegt."""
     shared = 0
-    for first, second in zip(word, stem, strict=False):
-        if first != second:
+    for sign, stem_sign in zip(word, stem, strict=False):
+        if sign != stem_sign:
             break
         shared += 1
     rest = max(len(word), len(stem)) - shared
@@ -212,52 +223,59 @@ def _is_inflected(word: str, stem: str) -> bool:
 
 def _token(match: re.Match[str], question: _QuestionWords) -> _Token:
     raw = match[0]
-    if len(raw.strip(_EDGES)) > 1 or raw[:1] not in "([{":
-        text = raw.strip(_EDGES)
-    else:
+    text = raw.strip(_EDGES)
+    # "(a)" and "[]" keep their brackets, which say more than what is inside.
+    if len(text) <= 1 and raw[0] in "([{":
         text = raw
     start = match.start() + len(raw) - len(raw.lstrip("*_`\"'“”"))
     folded = text.casefold()
-    begins_sentence = (
-        match.start() == 0 and _LOWER_NEXT.match(match.string, match.end()) is not None
-    )
-    is_small = text.islower() or begins_sentence  # not May, and not A in "A, C and D"
-    is_function_word = (
-        is_small
-        and folded in question.function_words
-        and folded not in question.offered
-    )
+    is_function_word = False
+    if folded in question.function_words and folded not in question.offered:
+        begins_sentence = match.start() == 0 and _LOWER_NEXT.match(
+            match.string, match.end()
+        )
+        # Neither "May" nor the "A" of "A, C and D" is a small word.
+        is_function_word = text.islower() or bool(begins_sentence)
     return _Token(text, start, match.end(), question.has(folded), is_function_word)
 
 
 @cache
 def _copulas(language: Language) -> frozenset[str]:
-    words = {word for word in language.copula if " " not in word}
-    return frozenset(words.union(languages.HAVE.get(language.code, "").split()))
+    words = [word for word in language.copula if " " not in word]
+    return frozenset((*words, *language.have))
 
 
 def _around_copula(tokens: Tokens, language: Language) -> Tokens:
     """Return what follows the last verb that the question has the subject of, or the
     subject if it has the rest.
     """
-    for index in reversed(range(1, len(tokens) - 1 + 1)):
-        if tokens[index].word not in _copulas(language):
-            continue
+    for index in range(len(tokens) - 1, 0, -1):
         subject = tokens[:index]
         rest = tokens[index + 1 :]
-        content = [token for token in subject if not token.is_function_word]
-        repeated = [token for token in content if token.is_known]
-        is_participle = (
-            len(rest) == 1
-            and rest[0].is_verb
-            and any(token.has_number for token in subject)
-        )
-        says_nothing = is_participle or not any(token.is_new for token in rest)
-        if rest and says_nothing and any(token.is_new for token in subject):
+        if not rest or tokens[index].word not in _copulas(language):
+            continue
+        # "12 apples were eaten" answers how many, although "eaten" is new.
+        is_participle = len(rest) == 1 and rest[0].is_verb and _has_number(subject)
+        if (is_participle or not _has_new(rest)) and _has_new(subject):
             return _without_known_beginning(_without_known_end(subject))
-        if rest and 2 * len(repeated) >= len(content):
+        function_words = sum(token.is_function_word for token in subject)
+        # The question has half of the subject, and so asks for the rest.
+        if 2 * _count_repeated(subject) >= len(subject) - function_words:
             return _without_known_end(_without_known_beginning(rest))
     return []
+
+
+def _has_new(tokens: Tokens) -> bool:
+    return any(token.is_new for token in tokens)
+
+
+def _has_number(tokens: Tokens) -> bool:
+    return any(token.has_number for token in tokens)
+
+
+def _count_repeated(tokens: Tokens) -> int:
+    """Count the words of the question, except function words."""
+    return sum(token.is_known and not token.is_function_word for token in tokens)
 
 
 def _beside_verb(tokens: Tokens) -> Tokens:
@@ -265,40 +283,26 @@ def _beside_verb(tokens: Tokens) -> Tokens:
     another verb.
     """
     start = 0
-    while (
-        start < len(tokens)
-        and not tokens[start].is_new
-        and (tokens[start].is_known or not tokens[start].has_number)
-    ):
+    for token in tokens:
+        if token.is_new or (token.has_number and not token.is_known):
+            break
         start += 1
-    if (
-        start > 1
-        and start == len(tokens) - 1
-        and re.fullmatch("[A-Z]", tokens[start].text)
-    ):
-        start -= 1  # vitamin D
+    # "Vitamin D" is one name.
+    if 1 < start == len(tokens) - 1 and re.fullmatch("[A-Z]", tokens[start].text):
+        start -= 1
     subject = tokens[:start]
     rest = tokens[start:]
     if not rest:
         return []
-    shared = [
-        token for token in subject if token.is_known and not token.is_function_word
-    ]
-    has_pronoun = bool(subject) and subject[0].word in _PRONOUNS
-    has_piece = (
-        len(rest) > 1
-        and _begins_a_piece(rest[1:])
-        and any(token.is_new or token.has_number for token in rest[1:])
-    )
-    if has_piece and rest[0].is_verb and shared:
-        return _without_known_end(_without_known_beginning(rest[1:]))
+    repeated = _count_repeated(subject)
+    behind_verb = rest[1:]
+    has_piece = _has_new(behind_verb) or _has_number(behind_verb)
+    if has_piece and repeated and rest[0].is_verb and _begins_a_piece(behind_verb):
+        return _without_known_end(_without_known_beginning(behind_verb))
     beginning = _without_known_end(rest)
-    left_out = [
-        token
-        for token in rest[len(beginning) :]
-        if token.is_known and not token.is_function_word
-    ]
-    if len(shared) + len(left_out) >= 2 or (has_pronoun and shared):
+    has_pronoun = bool(subject) and subject[0].word in _PRONOUNS
+    left_out = _count_repeated(rest[len(beginning) :])
+    if repeated + left_out >= 2 or (has_pronoun and repeated):
         return beginning
     return []
 
@@ -309,7 +313,9 @@ def _before_verb(tokens: Tokens, question: str) -> Tokens:
     is_subject = len(beginning) < len(tokens) and all(
         token.is_new for token in beginning
     )
-    return beginning if is_subject and _ASKS_WHO.match(question) else []
+    if is_subject and _ASKS_WHO.match(question):
+        return beginning
+    return []
 
 
 def _without_known_beginning(tokens: Tokens) -> Tokens:
@@ -321,20 +327,22 @@ def _without_known_beginning(tokens: Tokens) -> Tokens:
         is_verb = token.is_verb and (
             token.is_known or _begins_a_piece(tokens[start + 1 :])
         )
-        is_known = token.is_known and (
-            following.is_function_word or following.word in _PARTICLES
+        is_known = (
+            token.is_known
+            and (following.is_function_word or following.word in _PARTICLES)
+            and following.word not in ("and", "or")
         )
-        is_known = is_known and following.word not in ("and", "or")
-        # written by
-        is_known = is_known or (token.text.islower() and following.word == "by")
-        is_small = (
-            token.is_function_word or token.word in _PARTICLES
-        ) and following.word not in _BOUNDS
-        if token.has_number or not (is_verb or is_known or is_small):
+        is_passive = token.text.islower() and following.word == "by"  # written by
+        is_small = token.is_function_word or token.word in _PARTICLES
+        # "the least" may be all of the answer.
+        is_small = is_small and following.word not in _BOUNDS
+        if token.has_number or not (is_verb or is_known or is_passive or is_small):
             break
         start += 1
     end = tokens[start:]
-    return end if any(token.is_new or token.has_number for token in end) else tokens
+    if _has_new(end) or _has_number(end):
+        return end
+    return tokens
 
 
 def _without_known_end(tokens: Tokens) -> Tokens:
@@ -352,16 +360,15 @@ def _without_known_end(tokens: Tokens) -> Tokens:
         end -= 1
     beginning = tokens[:end]
     phrase = tokens[end:]
-    if not any(token.is_new or token.has_number for token in beginning):
+    if not phrase or not (_has_new(beginning) or _has_number(beginning)):
         return tokens
-    while len(beginning) > 1 and phrase and beginning[-1].word in _DANGLING:
+    while len(beginning) > 1 and beginning[-1].word in _DANGLING:
         beginning = beginning[:-1]
-    starts_phrase = phrase and (
-        phrase[0].is_function_word or phrase[0].is_verb or len(phrase) > 1
-    )
-    if not phrase or starts_phrase or any(token.has_number for token in beginning[-2:]):
+    is_phrase = len(phrase) > 1 or phrase[0].is_function_word or phrase[0].is_verb
+    if is_phrase or _has_number(beginning[-2:]):
         return beginning
-    return tokens  # acetic acid
+    # "Acid" belongs to "acetic acid", also if the question asks for an acid.
+    return tokens
 
 
 def _begins_a_piece(tokens: Tokens) -> bool:
@@ -372,17 +379,14 @@ def _begins_a_piece(tokens: Tokens) -> bool:
     )
 
 
-def _without_preposition(
-    tokens: Tokens, language: Language, question: _QuestionWords
-) -> Tokens:
+def _without_preposition(tokens: Tokens, question: _QuestionWords) -> Tokens:
     """Leave out a preposition in front: "in" of "in Paris", "by" of "by 12%"."""
     while len(tokens) > 1 and tokens[1].word not in _BOUNDS:
         word = tokens[0].word
+        is_preposition = word in question.language.preposition or word == "by"
         is_number_next = word in _BEFORE_NUMBERS and tokens[1].has_number
         is_asked = word in question.words and word in _ASKED_FOR
-        if not (
-            word in language.preposition or is_number_next or is_asked or word == "by"
-        ):
+        if not (is_preposition or is_number_next or is_asked):
             break
         tokens = tokens[1:]
     return tokens
@@ -397,10 +401,11 @@ _CLOSING: Final = "。．.！!？? 「」『』*`"
 def _without_shared_ends(sentence: str, question: str) -> str:
     text = sentence.strip(_CLOSING)
     shared = 0
-    for first, second in zip(text, question, strict=False):
-        if first != second or first.isdigit():
+    for sign, asked_sign in zip(text, question, strict=False):
+        if sign != asked_sign or sign.isdigit():
             break
         shared += 1
+    # A sentence in Chinese or Japanese may repeat the question up to its answer.
     if shared < 2:
         return without_closing_words(text).strip(_CLOSING) or sentence
     rest = without_closing_words(text[shared:])
@@ -413,23 +418,18 @@ def _without_shared_ends(sentence: str, question: str) -> str:
 @cache
 def _leading_copula() -> re.Pattern[str]:
     words = [word for word in languages.words("copula") if _UNSPACED.match(word)]
-    return re.compile("|".join(map(re.escape, words)))
+    return re.compile(languages.either(words))
 
 
 @cache
 def _closing_words() -> re.Pattern[str]:
-    words = languages.words("after")
-    stuck = "|".join(
-        re.escape(word)
-        for word in words
-        if word.startswith("'") or is_unspaced(word[0])
-    )
-    spaced = "|".join(
-        re.escape(word)
-        for word in words
-        if not word.startswith("'") and not is_unspaced(word[0])
-    )
-    return re.compile(rf"(?:{stuck}|\s(?:{spaced}))[。.।]?\Z", re.IGNORECASE)
+    stuck: list[str] = []
+    spaced: list[str] = []
+    for word in languages.words("after"):
+        is_stuck = word.startswith("'") or is_unspaced(word[0])
+        (stuck if is_stuck else spaced).append(word)
+    endings = rf"{languages.either(stuck)}|\s(?:{languages.either(spaced)})"
+    return re.compile(rf"(?:{endings})[。.।]?\Z", re.IGNORECASE)
 
 
 def without_closing_words(text: str) -> str:
@@ -437,7 +437,9 @@ def without_closing_words(text: str) -> str:
     है.
     """
     closing = _closing_words().search(text)
-    return text[: closing.start()].rstrip() if closing and closing.start() else text
+    if closing and closing.start():
+        return text[: closing.start()].rstrip()
+    return text
 
 
 def tells_more(sentence: str, question: str) -> bool:
@@ -447,26 +449,18 @@ def tells_more(sentence: str, question: str) -> bool:
     if _ASKS_WHAT_HAPPENS.search(question):
         return True
     folded_question = question.casefold()
-    words = [match[0].casefold() for match in _TELLING.finditer(sentence)]
-    return any(
-        word not in folded_question
-        and _STEMS.get(word, word[:3]) not in folded_question
-        for word in words
-    )
+    for match in _TELLING.finditer(sentence):
+        word = match[0].casefold()
+        stem = _STEMS.get(word, word[:3])
+        if word not in folded_question and stem not in folded_question:
+            return True
+    return False
 
 
 def has_question_subject(sentence: str, question: str) -> bool:
     """Return whether a sentence begins with a noun or name that the question has."""
-    language = languages.language_of(f"{question[-_LONGEST:]} {sentence}")
-    question_words = _question_words(question[-4 * _LONGEST :], language)
-    tokens = [
-        _token(match, question_words) for match in _TOKEN.finditer(sentence[:_LONGEST])
-    ]
-    content = [token for token in tokens if token.text and not token.is_function_word]
-    return bool(content) and content[0].is_known and not content[0].has_number
-
-
-@cache
-def reasons() -> re.Pattern[str]:
-    """Return a pattern of what begins an explanation after an answer."""
-    return words_pattern(languages.words("reason"))
+    tokens, _ = _read(sentence, question)
+    for token in tokens:
+        if not token.is_function_word:
+            return token.is_known and not token.has_number
+    return False

@@ -1,9 +1,10 @@
 """Find the span of a text that is its answer.
 
 1. What the text marks or states (:mod:`.statements`): a box, ``<answer>``, ``####``, a
-   field, a heading, "the answer is
-   ...". The last one counts, before a second question that the model goes on with, and after a correction.
-2. A final paragraph that is short, or has one bold piece, is later than any statement above it.
+   field, a heading, "the answer is ...". The last one counts, before a second question
+   that the model goes on with, and after a correction.
+2. A final paragraph that is short, or has one bold piece, replaces any statement above
+   it.
 3. Otherwise the last number of the conclusion, with all that belongs to it.
 
 A text that breaks off, asks back, or says in the first person that it cannot answer has
@@ -28,6 +29,7 @@ from langchain_reasc.answers.prose import (
     without_citations,
 )
 from langchain_reasc.answers.reduction import (
+    PLAIN,
     last_quantity,
     only_piece,
     reduced,
@@ -46,25 +48,32 @@ def find_span(text: str, question: str = "", *, cut_off: bool = False) -> str | 
         cut_off: whether the response was cut off. Then only what it marks or states
             counts.
     """
+    # A word or a number alone is the answer, unless it is "bilmiyorum".
+    if PLAIN.fullmatch(text.removesuffix(".")) and not declines(text):
+        return None if cut_off else text
     text = before_next_question(text)
     if not text[-TAIL:].isascii():
         text = text[:-TAIL] + EMOJI.sub("", text[-TAIL:])
     text = _after_correction(text)
     statement = last_statement(text, question, cut_off=cut_off)
-    if cut_off:
-        return statement.span if statement else None
-    if statement is None and "\\boxed{" in text:  # a box that was never closed
-        return None
-    conclusion = _conclusion(text, question)
-    if statement and not (
-        conclusion and conclusion.start > statement.start and conclusion.is_whole
-    ):
+    if statement is None:
+        if cut_off or "\\boxed{" in text:  # a box that was never closed
+            return None
+        conclusion = _conclusion(text, question)
+        return conclusion.span if conclusion else None
+    # Only a paragraph or code that begins behind the statement may be a later answer.
+    behind = text[statement.start :]
+    if cut_off or not ("\n\n" in behind or "```" in behind or len(behind) > TAIL):
         return statement.span
-    return conclusion.span if conclusion else None
+    conclusion = _conclusion(text, question)
+    if conclusion and conclusion.is_whole and conclusion.start > statement.start:
+        return conclusion.span
+    return statement.span
 
 
 # A second question, and a correction
 
+# "Question 2:", "## Problem", "<|im_start|>"
 _NEXT_QUESTION: Final = re.compile(
     r"\n[ \t]{0,20}(?:\**(?:question|problem|q|exercise|frage|pregunta|domanda|pergunta|вопрос|問題|问题|질문|user|"
     r"human)\s?\d{0,3}\s?[:.)]|#+\s(?:question|problem|instruction)\b|<\|im_(?:start|end)\|>|\[INST\])",
@@ -73,6 +82,7 @@ _NEXT_QUESTION: Final = re.compile(
 _SENTENCE_START: Final = re.compile(r"[.!?。,]\s+|\n")
 _MISTAKE: Final = re.compile(r"\A(?:the )?(?:mistake|error|confusion)[;:,.]\s*")
 _MARKS_BETWEEN: Final = " .:,!—-\n"
+# "Wait, that should be 5."
 _SHOULD_BE: Final = re.compile(
     r"\b(?:it|that|this|which)\s(?:should\s(?:be|have\sbeen)|must\sbe|is\sactually)\s",
     re.IGNORECASE,
@@ -82,7 +92,9 @@ _SHOULD_BE: Final = re.compile(
 def before_next_question(text: str) -> str:
     """Return a text up to a second question that the model goes on with."""
     match = _NEXT_QUESTION.search(text)
-    return text[: match.start()] if match and text[: match.start()].strip() else text
+    if match and text[: match.start()].strip():
+        return text[: match.start()]
+    return text
 
 
 def _after_correction(text: str) -> str:
@@ -93,20 +105,23 @@ def _after_correction(text: str) -> str:
     small = lowered(text[offset:])
     for start in reversed(list(_SENTENCE_START.finditer(small))):
         correction = _correction().match(small, start.end())
-        if correction:
-            rest = text[offset + correction.end() :].lstrip(_MARKS_BETWEEN)
-        else:
-            rest = ""
+        if correction is None:
+            continue
+        rest = text[offset + correction.end() :].lstrip(_MARKS_BETWEEN)
         rest = _MISTAKE.sub("", rest)
-        if rest:
-            should_be = _SHOULD_BE.search(rest)
-            return f"The answer is {rest[should_be.end() :]}" if should_be else rest
+        if not rest:
+            continue
+        # "Wait, that should be 5." states nothing by itself.
+        should_be = _SHOULD_BE.search(rest)
+        if should_be:
+            return f"The answer is {rest[should_be.end() :]}"
+        return rest
     return text
 
 
 @cache
 def _correction() -> re.Pattern[str]:
-    words = "|".join(map(re.escape, languages.words("correction")))
+    words = languages.either(languages.words("correction"))
     return re.compile(rf"(?:{words})(?!\w)")
 
 
@@ -115,12 +130,15 @@ def _correction() -> re.Pattern[str]:
 _SO: Final = re.compile(
     r"(?:,|;|\A)\s?(?:and\s)?(?:so|hence|thus|therefore)[\s,]+(?=\S)", re.IGNORECASE
 )
+# "Oslo. It has a million people."
 _ELABORATES: Final = re.compile(
     r"(?:it|its|they|their|this|these|he|his|she|her|there)\b", re.IGNORECASE
 )
+# "Oslo. The city has a million people."
 _ELABORATES_NAME: Final = re.compile(
     r"the\s\w+\s(?:is|was|has|had|lies|are|were)\b", re.IGNORECASE
 )
+# "Not Oslo. It is Bergen.": the answer follows.
 _NEGATED: Final = re.compile(r"n't\b|\bnot\b", re.IGNORECASE)
 _MOST_PARAGRAPHS: Final = 3
 
@@ -130,16 +148,20 @@ def _conclusion(text: str, question: str) -> Statement | None:
     pieces = paragraphs(text)
     if not pieces:
         return None
-    is_all = pieces[0].start < TAIL and len(text) <= TAIL
+    is_all = len(text) <= TAIL
     if is_all and len(pieces) <= _MOST_PARAGRAPHS:
-        parts = [sentence for piece in pieces for sentence in sentences(piece.text)]
-        if answer := _answered_first(parts, question):
+        parts = []
+        for piece in pieces:
+            parts += sentences(piece.text)
+        answer = _answered_first(parts, question)
+        if answer:
             return Statement(0, answer)
     start, paragraph = pieces[-1]
-    span, is_whole = _concluded(
-        paragraph, question, is_alone=is_all and len(pieces) == 1
-    )
-    return None if span is None else Statement(start, span, is_whole=is_whole)
+    is_alone = is_all and len(pieces) == 1
+    span, is_whole = _concluded(paragraph, question, is_alone=is_alone)
+    if span is None:
+        return None
+    return Statement(start, span, is_whole=is_whole)
 
 
 def _concluded(
@@ -148,33 +170,36 @@ def _concluded(
     """Return the span of the last paragraph, and whether it is surely an answer as a
     whole.
     """
-    if step := last_step(paragraph):
-        return _concluded(step, question, is_alone=is_alone)[0], is_alone
+    step = last_step(paragraph)
+    if step:
+        # The last one of several steps concludes.
+        span, _ = _concluded(step, question, is_alone=is_alone)
+        return span, is_alone
     if is_block(paragraph):
         return paragraph, is_alone or "```" in paragraph
     if declines(paragraph):
         return None, False
-    if (
-        paragraph.count(" ") < SHORT
-        and "\n" not in paragraph
-        and not breaks_off(paragraph)
-    ):
-        line = without_head(
-            without_citations(_after_so(sentences(paragraph)[-1])), question
-        )
+    last = sentences(paragraph)[-1]
+    conclusion = _after_so(last)
+    is_short = paragraph.count(" ") < SHORT and "\n" not in paragraph
+    is_broken = breaks_off(paragraph)
+    if is_short and not is_broken:
+        line = without_head(without_citations(conclusion), question)
         span = reduced(line, question)
+        # A sentence that could not be reduced may say something else.
         is_sentence = span.count(" ") > 2 and span == line
         return span, is_alone or not is_sentence
-    last = sentences(paragraph)[-1]
-    if piece := only_piece(paragraph) or only_piece(last):
+    piece = only_piece(paragraph) or only_piece(last)
+    if piece:
         return reduced(without_head(piece, question), question), True
-    if breaks_off(paragraph):
+    if is_broken:
         return None, False
     if is_alone and form_of(paragraph).key in ("yes", "no"):
         return paragraph, True
-    span = reduced(without_head(_after_so(last), question), question)
+    span = reduced(without_head(conclusion, question), question)
     if span != last and span.count(" ") < SHORT - 1:
         return span, True
+    # A mere last number does not outweigh a statement above it.
     return last_quantity(last), False
 
 
@@ -185,21 +210,25 @@ def _answered_first(parts: list[str], question: str) -> str | None:
         return None
     if form_of(first).key in ("yes", "no"):
         return first
-    is_name = first.count(" ") < 3
-    elaborates = [
-        _ELABORATES.match(sentence) or (is_name and _ELABORATES_NAME.match(sentence))
-        for sentence in later
-    ]
-    if _NEGATED.search(first) or "**" in "".join(later) or not all(elaborates):
+    if _NEGATED.search(first) or "**" in "".join(later):
         return None
+    is_name = first.count(" ") < 3
+    for sentence in later:
+        # "Oslo. The city has a million people.": only a name is elaborated like that.
+        about_name = is_name and _ELABORATES_NAME.match(sentence)
+        if not (about_name or _ELABORATES.match(sentence)):
+            return None
     answer = reduced(first, question)
-    is_answer = answer != first.rstrip(" .!") or first.count(" ") < 3
-    return answer if is_answer else None
+    if is_name or answer != first.rstrip(" .!"):
+        return answer
+    return None
 
 
 def _after_so(sentence: str) -> str:
     """Return what a sentence concludes: "one lap is 400 m" in "Eight laps are 3.2 km,
     so one lap is 400 m.".
     """
-    cuts = list(_SO.finditer(sentence))
-    return sentence[cuts[-1].end() :] if cuts else sentence
+    conclusion = sentence
+    for cut in _SO.finditer(sentence):
+        conclusion = sentence[cut.end() :]
+    return conclusion

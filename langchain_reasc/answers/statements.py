@@ -3,7 +3,6 @@ field, "the answer is ...".
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -48,25 +47,27 @@ def last_statement(
         cut_off: whether the response was cut off. An unfinished last statement then
             does not count.
     """
-    statements = [
-        *(
-            _last_box(text, cut_off),
-            _last_tag(text),
-            _behind_hashes(text, cut_off),
-            _field(text, cut_off),
-        ),
-        next(_stated(text, question, cut_off), None),
-    ]
-    whole = [statement for statement in statements if statement]
-    return max(whole, key=lambda statement: statement.start, default=None)
+    last = None
+    for statement in (
+        _last_box(text, cut_off),
+        _last_tag(text),
+        _behind_hashes(text, cut_off),
+        _last_field(text, cut_off),
+        _last_cued(text, question, cut_off),
+    ):
+        if statement and (last is None or statement.start > last.start):
+            last = statement
+    return last
 
 
 # Marks
 
 _BOX: Final = re.compile(r"\\(?:boxed|fbox)\s?")
+# "\boxed 5" and "\boxed B" have no braces.
 _BARE_IN_BOX: Final = re.compile(r"-?\d+(?:\.\d+)?|[A-Za-z](?![A-Za-z])")
 _LONGEST_BOX: Final = 2000
 _MOST_BOXES: Final = 20
+# "\boxed{1} and \boxed{2}" is one answer.
 _BETWEEN_BOXES: Final = re.compile(
     r"[$\s]*(?:,|;|and|or|\\text\{ ?(?:and|or) ?\})+[\s$]*"
 )
@@ -74,6 +75,7 @@ _BRACE: Final = re.compile(r"\\[{}]|[{}]")
 _TAG: Final = re.compile(
     r"<answer>(?P<inside>(?:(?!<answer>).){0,600}?)</answer>", re.IGNORECASE | re.DOTALL
 )
+# "#### $1,000"
 _NUMBER_FIRST: Final = re.compile(r"[\s*$€£¥\\({\[-]*[-−–+]?[\d.½¼¾]")
 _LONGEST_OBJECT: Final = 20_000
 _FIELDS: Final = ("answer", "final_answer")
@@ -84,59 +86,67 @@ def boxed_content(text: str, *, cut_off: bool = False) -> str | None:
     or None.
     """
     box = _last_box(text, cut_off)
-    return box.span if box else None
+    if box is None:
+        return None
+    return box.span
 
 
 def _last_box(text: str, cut_off: bool) -> Statement | None:
     """Return the content of the last box, or of several that are joined by commas,
     "and" or "or".
     """
-    box = _box_at(text, _box_before(text, len(text)), cut_off)
+    box = _box_before(text, len(text), cut_off)
     if box is None:
         return None
     start, _, span = box
     for _ in range(_MOST_BOXES):
-        box = _box_at(text, _box_before(text, start), cut_off)
-        if box is None or not (
-            between := _BETWEEN_BOXES.fullmatch(text[box[1] : start][:30])
-        ):
+        box = _box_before(text, start, cut_off)
+        if box is None:
+            break
+        between = _BETWEEN_BOXES.fullmatch(text[box[1] : start][:30])
+        if between is None:
             break
         start, _, inside = box
-        span = inside + (" or " if "or" in between[0] else ", ") + span
-    return Statement(start, span) if span.strip() else None
+        joint = " or " if "or" in between[0] else ", "
+        span = inside + joint + span
+    if not span.strip():
+        return None
+    return Statement(start, span)
 
 
-def _box_before(text: str, end: int) -> int:
-    return max(text.rfind("\\boxed", 0, end), text.rfind("\\fbox", 0, end))
-
-
-def _box_at(text: str, opening: int, cut_off: bool) -> tuple[int, int, str] | None:
-    """Return start, end and content of a box with balanced braces.
+def _box_before(text: str, end: int, cut_off: bool) -> tuple[int, int, str] | None:
+    """Return start, end and content of the last box before a place, if its braces are
+    balanced.
 
     A box without braces has no visible end, so it does not count in a text that was cut
     off.
     """
-    command = _BOX.match(text, opening) if opening >= 0 else None
+    start = max(text.rfind("\\boxed", 0, end), text.rfind("\\fbox", 0, end))
+    command = _BOX.match(text, max(start, 0))
     if command is None:
         return None
     inside = command.end()
     if text[inside : inside + 1] != "{":
-        bare = None if cut_off else _BARE_IN_BOX.match(text, inside)
-        return (opening, bare.end(), bare[0]) if bare else None
+        bare = _BARE_IN_BOX.match(text, inside)
+        if bare is None or cut_off:
+            return None
+        return start, bare.end(), bare[0]
     depth = 0
     for brace in _BRACE.finditer(text, inside, inside + _LONGEST_BOX):
         depth += {"{": 1, "}": -1}.get(brace[0], 0)
         if depth == 0:
-            return opening, brace.end(), text[inside + 1 : brace.start()]
+            return start, brace.end(), text[inside + 1 : brace.start()]
     return None
 
 
 def _last_tag(text: str) -> Statement | None:
     start = max(text.rfind("<answer>"), text.rfind("<ANSWER>"), text.rfind("<Answer>"))
-    match = _TAG.match(text, start) if start >= 0 else None
-    if match and match["inside"].strip():
-        return Statement(start, match["inside"].strip())
-    return None
+    if start < 0:
+        return None
+    match = _TAG.match(text, start)
+    if match is None or not match["inside"].strip():
+        return None
+    return Statement(start, match["inside"].strip())
 
 
 def _behind_hashes(text: str, cut_off: bool) -> Statement | None:
@@ -147,23 +157,23 @@ def _behind_hashes(text: str, cut_off: bool) -> Statement | None:
     if start < 0 or (start and text[start - 1] != "\n"):
         return None
     line, newline, _ = text[start + 4 : start + 400].partition("\n")
-    is_last = (
-        start + 4 + len(line) + len(newline) >= len(text.rstrip())
-        and 0 < line.count(" ") < SHORT
-    )
-    if not (_NUMBER_FIRST.match(line) or is_last) or (cut_off and not newline):
+    if cut_off and not newline:
+        return None
+    is_last = start + 4 + len(line) + len(newline) >= len(text.rstrip())
+    is_short = 0 < line.count(" ") < SHORT
+    # "#### Step 2" is a heading, unless it is the last line.
+    if not _NUMBER_FIRST.match(line) and not (is_last and is_short):
         return None
     return Statement(start, without_citations(line.strip()))
 
 
-def _field(text: str, cut_off: bool) -> Statement | None:
-    tail = text[-_LONGEST_OBJECT:]
+def _last_field(text: str, cut_off: bool) -> Statement | None:
     for name in _FIELDS:
         start = text.rfind(f'"{name}"')
-        if start >= 0:
-            value = field_of_last_object(tail, name, cut_off=cut_off)
-        else:
-            value = None
+        if start < 0:
+            continue
+        tail = text[-_LONGEST_OBJECT:]
+        value = field_of_last_object(tail, name, cut_off=cut_off)
         if value:
             return Statement(start, value)
     return None
@@ -176,16 +186,21 @@ _REACH: Final = 600
 _MOST_CUES: Final = 20
 _MARKUP: Final = r"[\s*_`>]"
 _HEADING: Final = re.compile(rf"(?:{_MARKUP}|:)*\n\s*|\s*\|\s*\n\s*\|[-: |]+\n\s*\|\s*")
+# "## Final" in front of "answer"
 _IS_HEADING: Final = re.compile(
     r"[\s#*_>\W]*(?:(?:the|final|correct|my|your|short)\s+)*", re.IGNORECASE
 )
 _LONGEST_HEAD: Final = 60
+# "Answer 42"
 _NUMBER_NEXT: Final = re.compile(r"\s[*_]{0,2}[-$€£]?\d")
+# "Oslo is the correct" in front of "answer"
 _TURNED_ROUND: Final = re.compile(
     r"(?:\A|[.!?:;,]\s|\n)(?:so |hence |thus )?([^.!?;,\n]{1,60}?)\s+is\s+(?:the|my)\s+(?:\w+\s+)?\Z",
     re.IGNORECASE,
 )
+# "What is the answer?" and "That is the answer." state nothing.
 _ASKED: Final = re.compile(r"(?:what|which|who|that|it|this|here|not)\b", re.IGNORECASE)
+# "The answer is obtained by adding both" states nothing.
 _PROCESS: Final = re.compile(
     r"(?:to (?:find|solve|get|calculate|determine|answer|compute)|we |let |let's|first|in order|step|here|based|"
     r"obtained|found|given|as follows|not (?:sure|clear|given)|unclear|below|above|correct\b|wrong|incorrect|"
@@ -194,8 +209,8 @@ _PROCESS: Final = re.compile(
 )
 
 
-def _stated(text: str, question: str, cut_off: bool) -> Iterator[Statement]:
-    """Yield the statements after "the answer is" and similar cues, last first."""
+def _last_cued(text: str, question: str, cut_off: bool) -> Statement | None:
+    """Return the last statement after "the answer is" or a similar cue."""
     for start, word in _cues(text):
         behind = text[start + len(word) : start + len(word) + _REACH]
         statement = _statement_behind(text, start, behind, cut_off)
@@ -203,57 +218,61 @@ def _stated(text: str, question: str, cut_off: bool) -> Iterator[Statement]:
             continue
         span = reduced(statement, question)
         if span and not _PROCESS.match(span):
-            yield Statement(start, _with_points(span, word))
+            return Statement(start, _with_points(span, word))
+    return None
 
 
 def _statement_behind(text: str, start: int, behind: str, cut_off: bool) -> str | None:
     heading = _HEADING.match(behind)
-    line_start = text.rfind("\n", max(0, start - _LONGEST_HEAD), start) + 1
-    if heading and _IS_HEADING.fullmatch(
-        text, line_start or max(0, start - _LONGEST_HEAD), start
-    ):
-        return _below_heading(behind[heading.end() :], cut_off)
-    if link := _link().match(behind):
-        return _rest_of_sentence(
-            behind[link.end() :], below="\n" in link[0], cut_off=cut_off
-        )
+    if heading:
+        earliest = max(0, start - _LONGEST_HEAD)
+        line_start = text.rfind("\n", earliest, start) + 1
+        if _IS_HEADING.fullmatch(text, line_start or earliest, start):
+            return _below_heading(behind[heading.end() :], cut_off)
+    link = _link().match(behind)
+    if link:
+        rest = behind[link.end() :]
+        if "\n" in link[0]:
+            return _below_heading(rest, cut_off)
+        return _rest_of_sentence(rest, cut_off)
     if _NUMBER_NEXT.match(behind):
-        return _rest_of_sentence(behind, below=False, cut_off=cut_off)
+        return _rest_of_sentence(behind, cut_off)
+    # The verb stands before the noun: "Damit ist die Antwort Berlin."
     if behind.startswith(" ") and _inverted().search(text, max(0, start - 60), start):
-        return _rest_of_sentence(behind, below=False, cut_off=cut_off)
+        return _rest_of_sentence(behind, cut_off)
+    # "Berlin is the answer."
     before = _TURNED_ROUND.search(text[max(start - 120, 0) : start])
-    return before[1] if before and not _ASKED.match(before[1]) else None
+    if before is None or _ASKED.match(before[1]):
+        return None
+    return before[1]
 
 
 def _cues(text: str) -> list[tuple[int, str]]:
     """Return the places and the words that name an answer, last first."""
+    cues = []
     for offset in (max(0, len(text) - TAIL), 0):
         small = lowered(text[offset:])
-        cues = [(offset + start, word) for start, word in _places(small)]
+        for word in languages.words("answer"):
+            start = len(small)
+            # A text may repeat a word without end.
+            for _ in range(_MOST_CUES):
+                start = small.rfind(word, 0, start)
+                if start < 0:
+                    break
+                is_within_word = start > 0 and small[start - 1].isalnum()
+                if not is_within_word or is_unspaced(word[0]):
+                    cues.append((offset + start, word))
+        # The beginning of a long text is only searched if its end has no cue.
         if cues:
             break
     return sorted(cues, reverse=True)[:_MOST_CUES]
 
 
-def _places(small: str) -> Iterator[tuple[int, str]]:
-    for word in languages.words("answer"):
-        start = len(small)
-        for _ in range(_MOST_CUES):
-            start = small.rfind(word, 0, start)
-            if start < 0:
-                break
-            if start == 0 or is_unspaced(word[0]) or not small[start - 1].isalnum():
-                yield start, word
-
-
 @cache
 def _link() -> re.Pattern[str]:
-    copulas = languages.words("copula")
-    spaced = "|".join(re.escape(word) for word in copulas if not is_unspaced(word[0]))
-    unspaced = "|".join(re.escape(word) for word in copulas if is_unspaced(word[0]))
-    nouns = "|".join(
-        map(re.escape, (*languages.words("choice"), *languages.words("correct")))
-    )
+    """Return a pattern of what links a cue and its answer: " is", " to question 2: "."""
+    spaced, unspaced = languages.word_patterns(languages.words("copula"))
+    nouns = languages.either((*languages.words("choice"), *languages.words("correct")))
     return re.compile(
         rf"""(?:(?:s|et|en)?(?!\w)|(?=[\u3040-\u9fff\uac00-\ud7a3]))
         (?:,?\ (?:to|for|of)\ [\w'\ ]{{1,50}}?|,?\ (?:{nouns}|here|therefore|then|i\ get),?)*
@@ -267,9 +286,9 @@ def _link() -> re.Pattern[str]:
 
 @cache
 def _inverted() -> re.Pattern[str]:
-    copulas = "|".join(
-        re.escape(word) for word in languages.words("copula") if len(word) > 2
-    )
+    """Return a pattern of a verb before the noun: "ist die richtige" Antwort."""
+    words = [word for word in languages.words("copula") if len(word) > 2]
+    copulas = languages.either(words)
     return re.compile(rf"\b(?:{copulas})\s(?:\w{{1,4}}\s)?(?:\w+\s)?\Z", re.IGNORECASE)
 
 
@@ -278,32 +297,45 @@ def _below_heading(text: str, cut_off: bool) -> str | None:
     paragraph, blank_line, _ = text.strip().partition("\n\n")
     if cut_off and not blank_line and not text.endswith("\n"):
         return None
+    # Code may have blank lines.
     if paragraph.startswith("```") and paragraph.count("```") < 2:
-        end = text.find("```", text.find("```") + 3)
-        return text[text.find("```") : end + 3] if end > 0 else None
+        start = text.find("```")
+        end = text.find("```", start + 3)
+        if end < 0:
+            return None
+        return text[start : end + 3]
     if is_block(paragraph):
         return paragraph
     first_line = paragraph.partition("\n")[0].strip(" |")
-    return first_line if first_line.count(" ") < SHORT else None
+    if first_line.count(" ") < SHORT:
+        return first_line
+    return None
 
 
-def _rest_of_sentence(rest: str, *, below: bool, cut_off: bool) -> str | None:
+def _rest_of_sentence(rest: str, cut_off: bool) -> str | None:
     """Return the rest of a sentence after its verb, or None for a question or a
     sentence that was cut off.
     """
-    if below:
-        return _below_heading(rest, cut_off)
     end, mark = sentence_end(rest)
-    is_ended = mark == "\n" or (mark != "" and end + len(mark) < len(rest))
-    if mark.startswith(("?", "？")) or (cut_off and not is_ended):
+    sentence = rest[:end]
+    if mark.startswith(("?", "？")):
         return None
-    is_opening_line = mark == "\n" and rest[:end].rstrip().endswith((":", "："))
-    return None if is_opening_line else rest[:end]
+    if mark == "\n":
+        # "The answer is as follows:" only opens the lines below it.
+        if sentence.rstrip().endswith((":", "：")):
+            return None
+        return sentence
+    # At the end of the text, "3." may go on as "3.5".
+    if cut_off and not (mark and end + len(mark) < len(rest)):
+        return None
+    return sentence
 
 
 # Decimal commas
 
+# "1.234.567"
 _DOTTED_GROUPS: Final = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?![.\d])")
+# "3,5"
 _DECIMAL_COMMA: Final = re.compile(r"(?<![\d.,])(\d{1,9}),(?=\d{1,9}(?![\d,]))")
 
 
@@ -320,7 +352,10 @@ def _cues_of_decimal_commas() -> frozenset[str]:
     cues: set[str] = set()
     other_cues: set[str] = set()
     for language in languages.LANGUAGES:
-        (cues if language.decimal_comma else other_cues).update(language.answer)
+        if language.decimal_comma:
+            cues.update(language.answer)
+        else:
+            other_cues.update(language.answer)
     return frozenset(cues - other_cues)
 
 

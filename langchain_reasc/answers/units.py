@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, lru_cache
+from itertools import product
 from typing import Any, Final
 
 # pint's name | symbols, whose case counts | words in lower case; * takes the prefixes
@@ -17,7 +18,7 @@ from typing import Any, Final
 _TABLE: Final = """
 *meter|m|meter metre mètre metro metr metrów метр метра метров मीटर متر 米 公尺 メートル 미터
 *gram|g|gram gramme gramm gramo grammo grama gramów грамм грамма граммов г ग्राम غرام 克 グラム 그램
-*second|s sec|second sec seconde sekunde sekunden segundo secondo secondi sekund sekunda секунд секунда секунды \
+*second|s|second sec seconde sekunde sekunden segundo secondo secondi sekund sekunda секунд секунда секунды \
 saniye ثانية सेकंड 秒 초
 *liter|l L|liter litre litro litri litr litrów литр литра литров लीटर لتر 升 リットル 리터
 *watt|W|watt ватт 瓦 ワット 와트
@@ -75,31 +76,22 @@ mmHg|mmHg|
 degree?|°|degree deg grad градус градуса градусов 度
 pound?||pound
 """
-_PREFIXES: Final = {
-    "kilo": "k", "centi": "c", "milli": "m", "micro": "µ μ u", "nano": "n", "mega": "M", "giga": "G", "tera": "T",
-    "deci": "d", "hecto": "h", "pico": "p", "peta": "P", "кило": "к", "милли": "", "санти": "", "кіло": "", "kilò": "",
-    "キロ": "", "ミリ": "", "センチ": "", "킬로": "", "밀리": "", "센티": "", "千": "", "毫": "", "厘": "", "किलो": "",
-}  # fmt: skip
-_PREFIX_OF: Final = {
-    **{
-        "кило": "kilo",
-        "милли": "milli",
-        "санти": "centi",
-        "kilò": "kilo",
-        "キロ": "kilo",
-        "ミリ": "milli",
-    },
-    **{
-        "センチ": "centi",
-        "킬로": "kilo",
-        "밀리": "milli",
-        "센티": "centi",
-        "千": "kilo",
-        "毫": "milli",
-        "厘": "centi",
-    },
-    **{"किलो": "kilo", "кіло": "kilo"},
-}
+# pint's prefix | symbols | words
+_PREFIXES: Final = """
+kilo|k к|kilo кило кіло kilò キロ 킬로 千 किलो
+centi|c|centi санти センチ 센티 厘
+milli|m|milli милли ミリ 밀리 毫
+micro|µ μ u|micro
+nano|n|nano
+mega|M|mega
+giga|G|giga
+tera|T|tera
+deci|d|deci
+hecto|h|hecto
+pico|p|pico
+peta|P|peta
+"""
+# Short forms, and names of several words
 _OTHERS: Final = {
     "公里": "kilometer", "公斤": "kilogram", "км": "kilometer", "кг": "kilogram", "см": "centimeter",
     "мм": "millimeter", "мл": "milliliter", "kilo": "kilogram", "kilos": "kilogram", "cc": "milliliter",
@@ -133,10 +125,13 @@ NGN|₦|
 """
 AMBIGUOUS: Final = {"pound?": ("GBP", "pound"), "degree?": ("degC", "degF")}
 """A name with two meanings -> the units that it may stand for."""
+# "square meters", "cu ft"
 _POWERS: Final = {"square": 2, "sq": 2, "cubic": 3, "cu": 3, "quadrat": 2, "kubik": 3}
+# "km/h", "miles per hour", "$5 an hour"
 _RATE: Final = re.compile(
     r"\ ?/\ ?|\ per\ |\ an?\ |\ pro\ |\ por\ |\ par\ ", re.IGNORECASE
 )
+# "m^2", "meters squared", "cm3"
 _RAISED: Final = re.compile(
     r"(?P<name>.*?)\ ?(?:\^\{?(?P<power>[23])\}?|(?P<squared>\ squared)|(?P<cubed>\ cubed)|(?<=[a-z])(?P<digit>[23]))?"
 )
@@ -155,13 +150,16 @@ class Unit:
         name: pint's name, as ``kilometer/hour``, or the code of a currency.
         factor: how much of it one is: 1/100 for a cent.
         is_money: whether it is a currency, which nothing converts.
-        meanings: the units that an ambiguous name may stand for.
     """
 
     name: str
     factor: Fraction = Fraction(1)
     is_money: bool = False
-    meanings: tuple[str, ...] = ()
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """Whether the name has two meanings."""
+        return self.name in AMBIGUOUS
 
 
 @lru_cache(maxsize=4096)
@@ -171,12 +169,14 @@ def read_unit(text: str) -> Unit | None:
     """
     if len(text) > _LONGEST:
         return None
-    if simple := _simple_unit(text):
+    simple = _simple_unit(text)
+    rate = _RATE.search(text)
+    if simple or rate is None:
         return simple
-    above_text, *below_text = _RATE.split(text, maxsplit=1)
-    above = _simple_unit(above_text)
-    below = _simple_unit(below_text[0]) if below_text else None
-    if above is None or below is None or below.is_money or below.meanings:
+    # "km/h" is a kilometer above an hour.
+    above = _simple_unit(text[: rate.start()])
+    below = _simple_unit(text[rate.end() :])
+    if above is None or below is None or below.is_money or below.is_ambiguous:
         return None
     if above.name in _WITH_AN_OFFSET or below.name in _WITH_AN_OFFSET:
         return None
@@ -188,20 +188,19 @@ def currency(sign: str) -> Unit | None:
     or None.
     """
     unit = _names().get(sign) or _names().get(sign.casefold())
-    return unit if unit is not None and unit.is_money and unit.factor == 1 else None
+    if unit is None or not unit.is_money or unit.factor != 1:
+        return None
+    return unit
 
 
 @cache
 def currency_signs() -> tuple[str, ...]:
     """Return what may stand in front of a number, longest first."""
-    signs = {
-        sign
-        for line in _CURRENCIES.split("\n")
-        if line
-        for sign in line.split("|")[1].split()
-    }
-    codes = {line.split("|")[0] for line in _CURRENCIES.split("\n") if line}
-    return tuple(sorted(signs | codes, key=len, reverse=True))
+    signs: set[str] = set()
+    for line in _lines(_CURRENCIES):
+        code, symbols, *_ = line.split("|")
+        signs.update([code, *symbols.split()])
+    return tuple(sorted(signs, key=len, reverse=True))
 
 
 @lru_cache(maxsize=4096)
@@ -247,7 +246,8 @@ def _simple_unit(text: str) -> Unit | None:
     unit = _named(name)
     if unit is None or power == 1:
         return unit
-    if unit.is_money or unit.meanings or unit.name in _WITH_AN_OFFSET:
+    # A square dollar is not a unit.
+    if unit.is_money or unit.is_ambiguous or unit.name in _WITH_AN_OFFSET:
         return None
     return Unit(f"{unit.name}**{power}", unit.factor)
 
@@ -257,6 +257,7 @@ def _named(name: str) -> Unit | None:
     if name in names:
         return names[name]
     word = name.casefold()
+    # The case of a symbol counts: Mb is not MB.
     if len(word) < 3 and word.isascii():
         return None
     return (
@@ -272,11 +273,10 @@ def _names() -> dict[str, Unit]:
     names: dict[str, Unit] = {}
     for line in _lines(_TABLE):
         pint_name, symbols, words = line.split("|")
-        takes_prefixes = pint_name.startswith("*")
         base = pint_name.removeprefix("*")
-        unit = Unit(base, meanings=AMBIGUOUS.get(base, ()))
+        unit = Unit(base)
         names |= dict.fromkeys([*symbols.split(), *words.split()], unit)
-        if takes_prefixes:
+        if pint_name.startswith("*"):
             names |= _prefixed(base, symbols.split(), words.split())
     for word, pint_name in _OTHERS.items():
         names[word] = Unit(pint_name)
@@ -295,11 +295,13 @@ def _prefixed(
     base: str, symbols: Iterable[str], words: Iterable[str]
 ) -> dict[str, Unit]:
     names: dict[str, Unit] = {}
-    for prefix, signs in _PREFIXES.items():
-        unit = Unit(_PREFIX_OF.get(prefix, prefix) + base)
-        for sign in signs.split():
-            names |= {sign + symbol: unit for symbol in symbols if symbol != "sec"}
-        names |= {prefix + word: unit for word in words}
+    for line in _lines(_PREFIXES):
+        prefix, prefix_symbols, prefix_words = line.split("|")
+        spellings = [
+            *product(prefix_symbols.split(), symbols),
+            *product(prefix_words.split(), words),
+        ]
+        names |= dict.fromkeys(map("".join, spellings), Unit(prefix + base))
     return names
 
 

@@ -10,7 +10,6 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from langchain_reasc.answers.calls import UNKNOWN_TOOL, ToolVotes
 from langchain_reasc.answers.endings import (
-    Ending,
     ending_of,
     is_refusal,
     says_nothing,
@@ -36,7 +35,6 @@ ADVICE: Final[Mapping[str, str]] = {
     **dict.fromkeys((CUT_OFF, UNENDED), "max_tokens=... allows longer responses"),
 }
 """What helps if no response has a vote, by why that is."""
-_NO_VOTE: Final[Mapping[Ending, str]] = {"refused": REFUSAL, "filtered": FILTERED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +90,9 @@ def vote_of(
         return Vote(None, why_none=TOO_SLOW)
     if vote.answer is not None or not says_nothing(message):
         return vote
-    return replace(
-        vote,
-        instead="",
-        why_none=EMPTY if vote.why_none == NO_ANSWER else vote.why_none,
-    )
+    if vote.why_none == NO_ANSWER:
+        vote = replace(vote, why_none=EMPTY)
+    return replace(vote, instead="")
 
 
 def _vote_of(
@@ -110,24 +106,22 @@ def _vote_of(
     cut_off = ending == "cut off"
     if extract.reads_message:
         return _vote(extract(message), cut_off)
-    if why_none := _why_refused(message, ending):
-        return Vote(None, why_none=why_none)
-    malformed = ending == "malformed call" or bool(message.invalid_tool_calls)
-    calls = malformed or bool(message.tool_calls)
-    if extract.over_tool_calls or not calls:
-        vote = _vote_of_text(
-            without_reasoning(_spoken_text(message)), extract, question, cut_off
-        )
-        if vote.answer is not None or not calls:
+    if ending == "refused" or is_refusal(message):
+        return Vote(None, why_none=REFUSAL)
+    if ending == "filtered":
+        return Vote(None, why_none=FILTERED)
+    is_malformed = ending == "malformed call" or bool(message.invalid_tool_calls)
+    has_calls = is_malformed or bool(message.tool_calls)
+    # A function or "json:FIELD" may find its answer beside calls.
+    if extract.over_tool_calls or not has_calls:
+        text = without_reasoning(_spoken_text(message))
+        vote = _vote_of_text(text, extract, question, cut_off)
+        if vote.answer is not None or not has_calls:
             return vote
-    if malformed:
+    if is_malformed:
         invalid = [(call["name"], call["args"]) for call in message.invalid_tool_calls]
-        return Vote(
-            None,
-            cut_off,
-            INVALID_CALLS,
-            instead=str(invalid) if invalid and not cut_off else None,
-        )
+        instead = str(invalid) if invalid and not cut_off else None
+        return Vote(None, cut_off, INVALID_CALLS, instead=instead)
     return _vote_of_calls(message, extract, tools, schemas, cut_off)
 
 
@@ -135,21 +129,16 @@ def question_text(messages: Sequence[BaseMessage]) -> str:
     """Return the text of the last human message, or of the last message if there is
     none.
     """
-    human = [message for message in messages if message.type == "human"]
-    last = (human or list(messages))[-1:]
-    return str(last[0].text) if last else ""
-
-
-def _why_refused(message: AIMessage, ending: Ending) -> str | None:
-    return REFUSAL if is_refusal(message) else _NO_VOTE.get(ending)
+    for message in reversed(messages):
+        if message.type == "human":
+            return str(message.text)
+    return str(messages[-1].text) if messages else ""
 
 
 def _vote(answer: str | None, cut_off: bool, why_none: str = NO_ANSWER) -> Vote:
-    return Vote(
-        answer,
-        cut_off,
-        None if answer is not None else CUT_OFF if cut_off else why_none,
-    )
+    if answer is not None:
+        return Vote(answer, cut_off)
+    return Vote(None, cut_off, CUT_OFF if cut_off else why_none)
 
 
 def _vote_of_text(
@@ -159,15 +148,17 @@ def _vote_of_text(
         return _vote(None, cut_off, UNENDED)
     vote = _vote(extract(text, question=question, cut_off=cut_off), cut_off)
     if vote.answer is not None:
-        return _by_field(vote, extract.objects) if extract.objects else vote
-    if extract.texts_vote:
-        refused = (
-            extract.objects is not None
-            and last_value(text, cut_off=cut_off) is not None
-        )
+        return _by_field(vote, extract.objects)
+    # All texts vote, unless the schema of the call refuses them.
+    if not extract.texts_vote:
+        is_refused = bool(text.strip()) and not cut_off
+    elif extract.objects:
+        is_refused = last_value(text, cut_off=cut_off) is not None
     else:
-        refused = bool(text.strip()) and not cut_off
-    return replace(vote, why_none=REFUSED_OBJECT) if refused else vote
+        return vote
+    if is_refused:
+        return Vote(None, cut_off, REFUSED_OBJECT)
+    return vote
 
 
 def _vote_of_calls(
@@ -178,50 +169,48 @@ def _vote_of_calls(
     cut_off: bool,
 ) -> Vote:
     calls = message.tool_calls
-    # LangChain completes half a call's JSON, so that its last argument may be half of
-    # one
+    # LangChain completes half a call's JSON, whose last argument may be half of one.
     if cut_off:
         return Vote(None, cut_off, CUT_OFF)
     received = tools.received(calls, schemas)
     if isinstance(received, str):
         refused: list[Any] = list(calls)
+        # Calls of an unknown tool are the same with any arguments.
         if received == UNKNOWN_TOOL:
             refused = [{**call, "args": {}} for call in calls]
         return Vote(None, why_none=received, instead=tools.answer(refused))
     objects = extract.objects
     if objects is None or objects.in_calls(calls) is None:
         answer = tools.answer(received)
-        if answer:
-            return Vote(answer, kind=tools.kind(calls), calls=True)
-        return Vote(None, why_none=INVALID_CALLS)
+        if not answer:
+            return Vote(None, why_none=INVALID_CALLS)
+        return Vote(answer, kind=tools.kind(calls), calls=True)
+    # Structured output by function calling. The extractor's own schema decides.
     arguments = calls[0]["args"] if objects.schema else received[0]["args"]
-    answer = objects.answer(arguments)  # structured output by function calling
+    answer = objects.answer(arguments)
     if answer is None:
         return Vote(None, why_none=REFUSED_OBJECT, instead=tools.answer(calls))
-    return _by_field(
-        Vote(answer, kind=None if objects.name else tools.kind(calls), calls=True),
-        objects,
-    )
+    kind = None if objects.name else tools.kind(calls)
+    return _by_field(Vote(answer, kind=kind, calls=True), objects)
 
 
-def _by_field(vote: Vote, objects: ObjectVotes) -> Vote:
-    if objects.by_field:
-        return replace(vote, fields=objects.fields(str(vote.answer)))
-    return vote
+def _by_field(vote: Vote, objects: ObjectVotes | None) -> Vote:
+    if objects is None or not objects.by_field:
+        return vote
+    return replace(vote, fields=objects.fields(str(vote.answer)))
 
 
 def _spoken_text(message: AIMessage) -> str:
     """Return the text of the message, without commentary blocks."""
-    if isinstance(message.content, str):
-        return str(message.text)
-    spoken = [
-        block
-        for block in message.content
-        if not (isinstance(block, dict) and block.get("phase") == "commentary")
-    ]
-    return str(
-        (message if len(spoken) == len(message.content) else AIMessage(spoken)).text
-    )
+    if isinstance(message.content, list):
+        spoken = [
+            block
+            for block in message.content
+            if not (isinstance(block, dict) and block.get("phase") == "commentary")
+        ]
+        if len(spoken) < len(message.content):
+            message = AIMessage(spoken)
+    return str(message.text)
 
 
 # The place of the answer
@@ -242,7 +231,9 @@ _OTHER = str.maketrans(
     "1234567890bcdefghijklmnopqrstuvwxyzaBCDEFGHIJKLMNOPQRSTUVWXYZA",
 )
 _RUN = re.compile(r"[^\W_]+")
+# "1,000" is found as "1 000", and "\frac{3}{4}" by its 3 and 4.
 _BETWEEN = r"(?:\\[a-zA-Z]+|[\W_]){0,6}"
+# A sentence, a line, or a tag such as "</think>" ends.
 _STEP_END = re.compile(
     r"[.!?][\"'”)*_\]$]*\s+(?=[^\s\da-z])|[。！？]\s*|\n\s*|</?[\w:]{1,20}>\s*"
 )
@@ -279,44 +270,38 @@ def places_of(
     result of a :func:`message_extractor`).
     """
     text = _spoken_text(message)
-    in_text = vote.answer is not None and not vote.calls and not extract.reads_message
-    if in_text:
-        answer = _place_of_answer(text, extract, question, cut_off=vote.cut_off)
-    else:
-        answer = None
+    answer = None
+    if vote.answer is not None and not vote.calls and not extract.reads_message:
+        answer = _place_of_answer(text, extract, question, vote.cut_off)
     return Places(text, answer, _last_step(text, answer))
 
 
 def _place_of_answer(
-    text: str, extract: Extractor, question: str, *, cut_off: bool
+    text: str, extract: Extractor, question: str, cut_off: bool
 ) -> Place | None:
-    answer_text = _found(text, extract, question, cut_off=cut_off)
-    spelled = answer_text and answer_text.strip(" .,;:")
-    if extract.objects:  # whose answer is canonical, not as it is written
+    span = _span_in(text, extract, question, cut_off)
+    spelled = span and span.strip(" .,;:")
+    # The answer of an object is canonical, not as it is written.
+    if extract.objects:
         spoken = without_reasoning(text) or ""
-        written = last_value(spoken, cut_off=cut_off)
-        spelled = written and spoken[written.start : written.end]
+        value = last_value(spoken, cut_off=cut_off)
+        spelled = value and spoken[value.start : value.end]
     if not spelled:
         return None
     for begin, end in islice(_spellings(spelled, text), _TRIED):
         altered = "".join(map(_other, text[begin:end]))
-        if (
-            _found(
-                text[:begin] + altered + text[end:], extract, question, cut_off=cut_off
-            )
-            != answer_text
-        ):
+        altered = text[:begin] + altered + text[end:]
+        # If the extractor finds something else now, it read this place.
+        if _span_in(altered, extract, question, cut_off) != span:
             return begin, end
     return None
 
 
-def _found(
-    text: str, extract: Extractor, question: str, *, cut_off: bool
-) -> str | None:
+def _span_in(text: str, extract: Extractor, question: str, cut_off: bool) -> str | None:
     spoken = without_reasoning(text)
+    if spoken is None:
+        return None
     try:
-        if spoken is None:
-            return None
         return extract.raw(spoken, question=question, cut_off=cut_off)
     except Exception:  # a user's function may raise over a text that no model wrote
         return None
@@ -327,7 +312,10 @@ def _other(character: str) -> str:
     characters unchanged.
     """
     translated = character.translate(_OTHER)
-    return "x" if translated == character and character.isalnum() else translated
+    # Letters of other scripts are not in the table.
+    if translated == character and character.isalnum():
+        return "x"
+    return translated
 
 
 def _spellings(answer: str, text: str) -> Iterator[Place]:
@@ -343,37 +331,41 @@ def _spellings(answer: str, text: str) -> Iterator[Place]:
     runs = _RUN.findall(answer)
     if exact or not runs or len(answer) > _LONGEST:
         return
-    spans = [
-        match.span() for match in re.finditer(_BETWEEN.join(map(re.escape, runs)), text)
-    ]
-    yield from (span for span in reversed(spans) if _stands_alone(text, *span))
+    pattern = _BETWEEN.join(map(re.escape, runs))
+    for match in reversed(list(re.finditer(pattern, text))):
+        if _stands_alone(text, *match.span()):
+            yield match.span()
 
 
 def _stands_alone(text: str, begin: int, end: int) -> bool:
     """Return whether a range is a whole number or word, not part of a longer one."""
-    return not (
-        (begin and _is_joined(text[begin - 1], text[begin]))
-        or _is_joined(text[end - 1], text[end : end + 1])
-    )
+    if begin and _is_joined(text[begin - 1], text[begin]):
+        return False
+    return not _is_joined(text[end - 1], text[end : end + 1])
 
 
-def _is_joined(one: str, other: str) -> bool:
+def _is_joined(before: str, after: str) -> bool:
     """Return whether two characters are both digits, or both letters of a script with
     upper and lower case.
     """
-    if one.isdigit() or not (one.isalpha() and other.isalpha()):
-        return one.isdigit() and other.isdigit()
-    return one.swapcase() != one and other.swapcase() != other
+    if before.isdigit() and after.isdigit():
+        return True
+    has_case = before.swapcase() != before and after.swapcase() != after
+    return has_case and before.isalpha() and after.isalpha()
 
 
 def _last_step(text: str, answer: Place | None) -> Place | None:
     end = answer[0] if answer else len(text)
     start = max(end - _TAIL, 0)
-    steps: list[int] = []
+    last_start = None
     for step_end in _STEP_END.finditer(text, start, end):
+        # A line of marks such as "---" is not a step.
         if _RUN.search(text, start, step_end.start()):
-            steps.append(start)
+            last_start = start
         start = step_end.end()
-    if steps or _RUN.search(text, start, end):
-        return steps[-1] if steps else start, end
-    return answer  # which is all there is
+    if last_start is not None:
+        return last_start, end
+    if _RUN.search(text, start, end):
+        return start, end
+    # The answer is the whole text.
+    return answer
