@@ -175,7 +175,7 @@ __all__ = [
     "written",
 ]
 
-EXTRACTION_VERSION = 6
+EXTRACTION_VERSION = 7
 """The version of the rules that find answers. Recordings name the version, since
 another may find other answers.
 """

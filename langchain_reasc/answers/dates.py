@@ -22,6 +22,8 @@ _YEAR: Final = (
 _WEEKDAY: Final = r"(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day,?\s)?"
 _ZONES: Final = r"(?:\s?(?P<zone>UTC|GMT|CES?T|[ECMP][SD]?T|BST|JST|IST|Z))?"
 _DIGIT: Final = re.compile(r"\d")
+# Without regard to case, a pattern takes the Turkish "ı" for an "i".
+_MONTHS: Final = {name.replace("ı", "i"): number for name, number in MONTHS.items()}
 # "15:45", "3.45 pm", "15h30", "3 PM EST", "15:30 Uhr"
 _CLOCK: Final = re.compile(
     rf"(?P<hour>\d{{1,2}})(?:[:.h](?P<minute>\d\d)(?::(?P<second>\d\d))?)?\s?(?:(?P<half>[ap])\.?\s?m\b\.?)?"
@@ -86,8 +88,10 @@ def read_time(text: str) -> tuple[str, str | None] | None:
 
 def _written(parts: dict[str, str | None]) -> str | None:
     name = (parts["month"] or "").casefold().rstrip(".")
+    # "NİSAN" in lower case has an "i" with a dot of its own.
+    name = name.replace("ı", "i").replace("i\u0307", "i")
     # Chinese names its months by numbers: 3月 is March.
-    month = MONTHS.get(name) or int(name)
+    month = _MONTHS.get(name) or int(name)
     day = parts.get("day")
     year = parts["year"] or "-"
     if not 1 <= month <= 12:

@@ -160,8 +160,8 @@ def _bullets(text: str) -> Form | None:
 
 # Yes and no
 
-# "No.5" is a number, and "No 5" is not a verdict either.
-_AFTER_YES: Final = re.compile(r"\s*(?:[,.;:!。,、،—–-]|\Z)\s*(?!\d)")
+# "No. 5" and "No.5" are numbers, "No 5" is no verdict either, and "Yes, 5 km" says yes.
+_AFTER_YES: Final = re.compile(r"\s*(?:[,;:!。,、،—–-](?!\d)|\.(?!\s*\d)|\Z)")
 
 
 def _yes_or_no(line: str) -> Form | None:
@@ -588,7 +588,7 @@ def _range_of_quantities(line: str, low_text: str, high_text: str) -> Form | Non
     if high.is_share and not low.is_share and low.unit is None:
         low = _Quantity(low.value / 100, is_share=True)
     if high.noun and not low.noun:
-        low = _Quantity(low.value, noun=high.noun)
+        low.noun = high.noun
     weaker = [
         f"{low_key}…{high_key}"
         for low_key, high_key in zip(low.weaker, high.weaker, strict=False)

@@ -277,7 +277,7 @@ def _link() -> re.Pattern[str]:
         rf"""(?:(?:s|et|en)?(?!\w)|(?=[\u3040-\u9fff\uac00-\ud7a3]))
         (?:,?\ (?:to|for|of)\ [\w'\ ]{{1,50}}?|,?\ (?:{nouns}|here|therefore|then|i\ get),?)*
         {_MARKUP}*
-        (?: (?:seems?\ to\ be|appears?\ to\ be|{spaced})(?![^\W_])
+        (?: \b(?:seems?\ to\ be|appears?\ to\ be|{spaced})(?![^\W_])
           | (?:{unspaced}) | [:=：] | [-–—]>?(?=\s) | (?<=[:.])(?=\s))
         (?:[*_`]{{1,3}}(?=[\s:：]|\Z)|[\s:：=>]|therefore\s|then\s)*""",
         re.VERBOSE | re.IGNORECASE,
