@@ -14,7 +14,7 @@ from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.files import parse_json
 from langchain_reasc.models.calls import CallJoiner, StreamedCall
 from langchain_reasc.models.contract import FINISH_REASON
-from langchain_reasc.models.logprobs import listed_tokens
+from langchain_reasc.models.signal_reading import listed_tokens
 from langchain_reasc.models.usage import is_count, tokens_of_text
 
 Json = dict[str, Any]

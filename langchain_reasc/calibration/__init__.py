@@ -38,5 +38,5 @@ from langchain_reasc.calibration.parts import *  # noqa: F403
 from langchain_reasc.calibration.promises import *  # noqa: F403
 from langchain_reasc.calibration.reliability import *  # noqa: F403
 from langchain_reasc.calibration.selection import *  # noqa: F403
+from langchain_reasc.calibration.signal_trust import *  # noqa: F403
 from langchain_reasc.calibration.stored_rule import *  # noqa: F403
-from langchain_reasc.calibration.trust import *  # noqa: F403

@@ -30,8 +30,12 @@ from langchain_reasc.calibration.selection import (
     default_measure,
     select_among,
 )
+from langchain_reasc.calibration.signal_trust import (
+    Trusted,
+    alternatives,
+    trusted_measure,
+)
 from langchain_reasc.calibration.stored_rule import RuleBlock
-from langchain_reasc.calibration.trust import Trusted, alternatives, trusted_measure
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.agreement import Prior, default_components, likelihoods
 from langchain_reasc.method.confidence import Measure

@@ -17,17 +17,19 @@ if TYPE_CHECKING:
     from langchain_reasc.models.integrations import (
         register_integration as register_integration,
     )
-    from langchain_reasc.models.logprobs import SignalReading as SignalReading
-    from langchain_reasc.models.logprobs import count_tokens as count_tokens
-    from langchain_reasc.models.logprobs import read_signals as read_signals
-    from langchain_reasc.models.logprobs import token_lengths as token_lengths
-    from langchain_reasc.models.logprobs import token_logprobs_of as token_logprobs_of
     from langchain_reasc.models.payloads import Token as Token
     from langchain_reasc.models.payloads import TokenLogprobs as TokenLogprobs
     from langchain_reasc.models.payloads import register_reader as register_reader
     from langchain_reasc.models.prepared import PreparedModel as PreparedModel
     from langchain_reasc.models.prepared import prepare_model as prepare_model
     from langchain_reasc.models.prepared import to_messages as to_messages
+    from langchain_reasc.models.signal_reading import SignalReading as SignalReading
+    from langchain_reasc.models.signal_reading import count_tokens as count_tokens
+    from langchain_reasc.models.signal_reading import read_signals as read_signals
+    from langchain_reasc.models.signal_reading import token_lengths as token_lengths
+    from langchain_reasc.models.signal_reading import (
+        token_logprobs_of as token_logprobs_of,
+    )
     from langchain_reasc.models.stated import ask_for_confidence as ask_for_confidence
     from langchain_reasc.models.stated import instruction as instruction
     from langchain_reasc.models.stated import (

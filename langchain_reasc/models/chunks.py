@@ -43,8 +43,8 @@ from langchain_reasc.exceptions import SamplingError
 from langchain_reasc.langchain_internals import langsmith_params
 from langchain_reasc.models.calls import with_calls
 from langchain_reasc.models.contract import RECEIVED_TOKENS, TOKEN_LIMITS
-from langchain_reasc.models.logprobs import count_tokens
 from langchain_reasc.models.settings import without
+from langchain_reasc.models.signal_reading import count_tokens
 from langchain_reasc.models.usage import (
     is_count,
     tokens_of_text,

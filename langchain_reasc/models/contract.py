@@ -2,7 +2,7 @@
 
 A response is an ``AIMessage``. Its ``response_metadata`` may carry the names below;
 whatever else is known of it comes in LangChain's own places, or in the provider's
-``logprobs`` (:mod:`langchain_reasc.models.logprobs`).
+``logprobs`` (:mod:`langchain_reasc.models.signal_reading`).
 """
 
 from collections.abc import AsyncIterator, Iterator

@@ -13,7 +13,7 @@ from langchain_core.messages.ai import UsageMetadata, add_usage
 
 from langchain_reasc.answers import has_finish_reason
 from langchain_reasc.models.contract import RECEIVED_TOKENS, USAGE_ESTIMATED
-from langchain_reasc.models.logprobs import listed_tokens
+from langchain_reasc.models.signal_reading import listed_tokens
 
 MOST_TOKENS: Final = 10**9
 """A usage with more tokens in a prompt or a response is not true."""

@@ -19,7 +19,11 @@ from langchain_reasc.exceptions import (
 )
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.token_signals import VERBALIZED
-from langchain_reasc.models.logprobs import Provenance, SignalReading, read_signals
+from langchain_reasc.models.signal_reading import (
+    Provenance,
+    SignalReading,
+    read_signals,
+)
 from langchain_reasc.runnable.decision_plan import DecisionPlan
 from langchain_reasc.runnable.voter import Voter
 from langchain_reasc.sampling import SampledResponse

@@ -38,7 +38,11 @@ from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import Decision, Response
 from langchain_reasc.models.contract import LOGPROBS_REFUSED
 from langchain_reasc.models.fingerprint import check_signal
-from langchain_reasc.models.logprobs import Provenance, SignalReading, read_signals
+from langchain_reasc.models.signal_reading import (
+    Provenance,
+    SignalReading,
+    read_signals,
+)
 from langchain_reasc.runnable.decision_plan import DecisionPlan
 from langchain_reasc.runnable.meanings import Meanings
 from langchain_reasc.runnable.request import Request

@@ -35,8 +35,12 @@ from langchain_reasc.models.contract import (
     RECEIVED_TOKENS,
     TOKEN_SIGNALS_INFO,
 )
-from langchain_reasc.models.logprobs import SignalReading, read_signals, token_lengths
 from langchain_reasc.models.prepared import prepare_model
+from langchain_reasc.models.signal_reading import (
+    SignalReading,
+    read_signals,
+    token_lengths,
+)
 from langchain_reasc.models.usage import is_estimated, output_tokens, reported_usage
 from langchain_reasc.sampling import SampledResponse, draw_samples
 from langchain_reasc.threads import DaemonExecutor

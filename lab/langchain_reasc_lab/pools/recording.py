@@ -29,8 +29,8 @@ from langchain_reasc.exceptions import (
 )
 from langchain_reasc.method.confidence import Measure, Spans
 from langchain_reasc.models.contract import TOKEN_LIMITS
-from langchain_reasc.models.logprobs import SignalReading
 from langchain_reasc.models.prepared import PreparedModel, prepare_model
+from langchain_reasc.models.signal_reading import SignalReading
 from langchain_reasc.runnable.voter import running_fingerprint
 from langchain_reasc_lab.pools.drawing import (
     DrawnQuestion,

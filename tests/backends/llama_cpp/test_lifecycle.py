@@ -32,7 +32,7 @@ print(*(name for name in sys.modules if name.startswith(("langchain_reasc.", *sy
     heavy = ["llama_cpp", "scipy", "sklearn", "pandas", "transformers", "openai", "numpy.random", "jinja2", "diskcache"]
     loaded = printed(script, *heavy).split()
     needed = tuple(f"langchain_reasc.{name}" for name in NEEDED)
-    assert [name for name in loaded if not name.startswith(needed) or "models.logprobs" in name] == []
+    assert [name for name in loaded if not name.startswith(needed) or "models.signal_reading" in name] == []
 
 
 def engine_threads() -> list[str]:
