@@ -532,6 +532,9 @@ class _Either(StoppingRule):
         decision = self.left(responses)
         if decision.stop:
             return decision
+        # Most rules end with a cap, which needs no tally to say that it is not reached.
+        if isinstance(self.right, Cap) and len(responses) < self.right.samples:
+            return decision
         right = self.right(responses)
         if right.stop:
             return replace(decision, stop=True, reason=right.reason)
