@@ -6,8 +6,8 @@ the responses of a live question. ``observations`` says which rows count,
 between processes.
 
 ``fitting`` makes a calibration from rows, with or without labels, and says how many
-samples to expect. ``trust`` tests whether a measure of confidence deserves to weigh
-votes, ``selection`` chooses a measure by labels, ``algorithm1`` is Algorithm 1,
+samples to expect. ``signal_trust`` tests whether a measure of confidence deserves to
+weigh votes, ``selection`` chooses a measure by labels, ``algorithm1`` is Algorithm 1,
 ``promises`` says how likely an answer is right. ``mixture`` is Algorithm 2, on first
 responses.
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _LAZY: Final = {
     "contract": "FAILED_ATTEMPTS FailedSample ParallelSampler",
     "integrations": "KNOWN Integration integration_of register_integration",
-    "logprobs": "SignalReading count_tokens read_signals token_lengths token_logprobs_of",
+    "signal_reading": "SignalReading count_tokens read_signals token_lengths token_logprobs_of",
     "payloads": "Token TokenLogprobs register_reader",
     "prepared": "PreparedModel prepare_model to_messages",
     "stated": "ask_for_confidence instruction read_stated_confidence stated_confidence without_statement",

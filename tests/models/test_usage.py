@@ -12,7 +12,7 @@ from langchain_reasc.models.chunks import salvaged
 from langchain_reasc.models.usage import Usage
 from langchain_reasc.runnable.message_metadata import failure_notices
 from langchain_reasc.sampling import SampledResponse
-from models.signal_reading.payloads import SHAPES, TEXT
+from models.logprobs.payloads import SHAPES, TEXT
 
 WORDS = "word " * 500  # 2,500 characters
 CALL: Any = {"name": "look_up", "args": {"query": WORDS}, "id": "1"}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.outputs import ChatGenerationChunk
-from models.signal_reading.payloads import SHAPES, TEXT
+from models.logprobs.payloads import SHAPES, TEXT
 
 from langchain_reasc import Cap, ReASCRunnable, register_integration, register_reader
 from langchain_reasc.models import Integration, Token
