@@ -103,16 +103,16 @@ def guard(patch: pytest.MonkeyPatch) -> None:
 
 def _refused_in_the_fast_tier(start: Callable[..., Any]) -> Callable[..., Any]:
     def checked(*args: Any, **kwargs: Any) -> Any:
-        if not may_start_processes() and not _lists_fonts(args):
+        if not may_start_processes() and not _looks_around(args):
             pytest.fail(f"a test of the fast tier starts a process {args[-1:]}: mark it with @pytest.mark.full")
         return start(*args, **kwargs)
 
     return checked
 
 
-def _lists_fonts(args: Sequence[Any]) -> bool:
-    """Whether matplotlib asks which fonts there are, which it does once on a new machine."""
-    return bool(args) and isinstance(args[-1], list) and args[-1][:1] == ["fc-list"]
+def _looks_around(args: Sequence[Any]) -> bool:
+    """Whether matplotlib asks which fonts a new machine has, or Python where a library is."""
+    return bool(args) and isinstance(args[-1], list) and args[-1][0] in ("fc-list", "/sbin/ldconfig")
 
 
 def in_this_process(patch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """Show how far a batch has come, in a terminal or a notebook."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 Progress = bool | Callable[[int, int], None] | None
 """Whether a bar is shown, on stderr in a terminal or below the cell of a notebook
@@ -48,6 +48,8 @@ def _bar(total: int) -> Iterator[Callable[[], None]]:
         TimeElapsedColumn(),
     )
     is_visible = console.is_terminal or console.is_jupyter
-    with Bar(*columns, console=console, disable=not is_visible) as bar:
+    bar = Bar(*columns, console=console, disable=not is_visible)
+    # For a disabled bar, older versions of rich print an empty line.
+    with bar if is_visible else nullcontext():
         task = bar.add_task("Answering", total=total)
         yield lambda: bar.advance(task)

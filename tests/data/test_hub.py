@@ -57,7 +57,7 @@ def test_splits_configs_and_slices(tmp_path: Path) -> None:
     assert any("someone/elsewhere" in path for path in asked), "what is nowhere on disk is looked for there"
     assert not [path for path in asked if "trivia" in path or "sums" in path], "what lies on disk is read there"
     assert elsewhere.startswith("ConfigurationError") and "hf:someone/elsewhere/test" in elsewhere
-    assert read == "[('ann', 'anna')]"
+    assert read == "[('Ann', 'Anna')]"
     assert (train, only) == ("['1', '2']", "['7']")
     assert unnamed.startswith("ConfigurationError") and "train, test" in unnamed
     assert unnamed.endswith("hf:someone/trivia/train")
