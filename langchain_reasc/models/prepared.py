@@ -558,7 +558,7 @@ def _sampleable(
     if isinstance(model, BaseChatModel):
         return _sampleable_chat_model(Leaf(model, arguments), purpose, whole=whole)
     sampleable = partial(_sampleable, purpose=purpose, whole=not purpose.live)
-    # as a retry
+    # A retry, for example.
     if isinstance(model, RunnableBindingBase):
         bound, added = sampleable(model.bound, {**model.kwargs, **arguments})
         update = {"bound": bound, "kwargs": {**_without_n(model.kwargs), **added}}
