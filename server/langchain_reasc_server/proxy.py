@@ -77,6 +77,7 @@ _ALTERNATIVES: Final = (
 _BUSY: Final = (429, 502, 503, 504)
 _CONNECTED_WITHIN: Final = 10.0  # seconds
 _READY_WITHIN: Final = 5.0
+_LOOKS_EVERY: Final = 2.0  # seconds, at whether a silent connection is closed
 # less than servers keep an idle connection, which may close it while a request is on
 # its way
 _KEPT_ALIVE: Final = 4.0
@@ -271,7 +272,7 @@ class Servers:
                 given.append(("x-accel-buffering", "no"))
             await start_response(send, response.status, given)
             try:
-                async for part in response.content.iter_any():
+                async for part in _parts(response):
                     await send(
                         {"type": "http.response.body", "body": part, "more_body": True}
                     )
@@ -472,12 +473,40 @@ async def _read_body(response: aiohttp.ClientResponse) -> bytes:
         Refused: the body is too large.
     """
     body = bytearray()
-    async for part in response.content.iter_any():
+    async for part in _parts(response):
         body += part
         if len(body) > _LARGEST_REPLY:
             said = f"the upstream's reply has more than {_LARGEST_REPLY >> 20} MiB"
             raise Refused(502, said, code="upstream_error")
     return bytes(body)
+
+
+async def _parts(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """Yield the parts of a body as they come.
+
+    Where a chunk is not of HTTP's form, aiohttp closes the connection, and lets those
+    who read the body wait for ever. So whether the connection still is there is asked
+    once in a while.
+
+    Raises:
+        aiohttp.ClientError: the body breaks off, or the server was silent for too long.
+    """
+    while True:
+        try:
+            async with asyncio.timeout(_LOOKS_EVERY):
+                part = await response.content.readany()
+        except aiohttp.ClientError:
+            raise
+        except TimeoutError:
+            connection = response.connection
+            if connection is None or connection.closed:
+                raise aiohttp.ClientPayloadError(
+                    "a chunk is not of HTTP's form"
+                ) from None
+            continue
+        if not part:
+            return
+        yield part
 
 
 def _broken(

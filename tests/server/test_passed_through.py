@@ -1,5 +1,6 @@
 """Requests that are not voted on pass through unchanged."""
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -206,6 +207,23 @@ def test_a_chat_completion_that_one_server_fails_is_answered_by_another(fault: A
 def test_what_no_server_answers_is_an_error_and_not_half_a_reply() -> None:
     with front(half_a_reply) as server:
         assert server.chat().json()["error"]["code"] == "unreachable"
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_chunk_that_is_not_of_http_s_form_ends_the_wait(streamed: bool) -> None:
+    async def malformed(exchange: Exchange) -> None:
+        await exchange.begin_stream()
+        await exchange.token("half ")
+        await asyncio.sleep(0.3)
+        exchange.writer.write(b"no size\r\nand no end")
+        await exchange.hang()
+
+    with front(malformed) as server:
+        response = server.chat(stream=streamed)
+    if streamed:
+        assert response.status_code == 200 and '"code":"upstream_error"' in response.text
+    else:
+        assert response.status_code == 502
 
 
 def test_a_stream_that_breaks_off_ends_in_an_error() -> None:
