@@ -54,39 +54,35 @@ _OF_ONE: Final = ("content-type", "accept", "idempotency-key", "x-stainless-")
 """Headers about the request's own body or the client's library, which do not apply to
 our requests.
 """
-_TOLD: Final = (
-    *(
-        "tools",
-        "tool_choice",
-        "response_format",
-        "temperature",
-        "top_p",
-        "max_tokens",
-        "max_completion_tokens",
-    ),
-    *("presence_penalty", "frequency_penalty"),
+_VOTE_FIELDS: Final = (
+    "tools",
+    "tool_choice",
+    "response_format",
+    "temperature",
+    "top_p",
+    "max_tokens",
+    "max_completion_tokens",
+    "presence_penalty",
+    "frequency_penalty",
 )
 """Fields of a request that its votes, limits and calibration depend on."""
 _OF_SMALLER: Final = ("temperature", "top_p", "top_k", "min_p")
 """Fields that spread the samples of a vote. A larger model is asked once, and some
 refuse them.
 """
-_ALTERNATIVES: Final = (
-    20  # as many as ReASC asks for, so that a client's wish changes no measure
-)
+_ALTERNATIVES: Final = 20
+"""As many as ReASC asks for, so that a client's wish changes no measure."""
 _BUSY: Final = (429, 502, 503, 504)
 _CONNECTED_WITHIN: Final = 10.0  # seconds
 _READY_WITHIN: Final = 5.0
 _LOOKS_EVERY: Final = 2.0  # seconds, at whether a silent connection is closed
-# less than servers keep an idle connection, which may close it while a request is on
-# its way
 _KEPT_ALIVE: Final = 4.0
+"""Seconds that an idle connection is kept: less than servers do, which may close it
+while a request is on its way.
+"""
 _LONGEST_HEADER: Final = 65_536  # bytes
-_FILLED_IN: Final = (
-    "user-agent",
-    "accept",
-    "content-type",
-)  # by aiohttp, where a request has none
+_FILLED_IN: Final = ("user-agent", "accept", "content-type")
+"""Headers that aiohttp fills in if a request has none."""
 _LARGEST_REPLY: Final = 256 << 20  # bytes, of those that are kept until their end
 _Answer = tuple[aiohttp.ClientResponse, bytes | None]
 
@@ -105,18 +101,18 @@ class LargerServers(ChatOpenAICompatible):
         self, server: Any, overrides: dict[str, Any], stop: list[str] | None
     ) -> dict[str, Any]:
         raw: RawRequest = overrides[RAW]
-        body = {
-            name: value for name, value in raw.body.items() if name not in _OF_SMALLER
-        } | {"model": self.model_name}
-        if (limit := body.pop("max_tokens", None)) is not None:
+        body = dict(raw.body)
+        for name in _OF_SMALLER:
+            body.pop(name, None)
+        body["model"] = self.model_name
+        limit = body.pop("max_tokens", None)
+        if limit is not None:
             body.setdefault(server.max_tokens, limit)
-        key: Any = self.openai_api_key
-        own = (
-            {}
-            if self.pass_keys
-            else {"Authorization": f"Bearer {key.get_secret_value()}"}
-        )
-        adapted = replace(raw, body=body, headers={**raw.headers, **own})
+        headers = dict(raw.headers)
+        if not self.pass_keys:
+            key: Any = self.openai_api_key
+            headers["Authorization"] = f"Bearer {key.get_secret_value()}"
+        adapted = replace(raw, body=body, headers=headers)
         return super()._request(server, {**overrides, RAW: adapted}, stop)
 
 
@@ -143,11 +139,15 @@ class Servers:
             timeout: seconds that a server may be silent while a request is passed
                 through.
         """
-        self.chat_model, self.model = chat_model, chat_model.model_name
-        self._pass_keys, self._timeout = pass_keys, timeout
+        self.chat_model = chat_model
+        self.model = chat_model.model_name
+        self._pass_keys = pass_keys
+        self._timeout = timeout
         self._key = chat_model.openai_api_key.get_secret_value()  # type: ignore[union-attr]
         self._running: Counter[str] = Counter()
-        self._proxies = {one.url: proxy_to(one.url) for one in chat_model.status()}
+        self._proxies = {
+            server.url: proxy_to(server.url) for server in chat_model.status()
+        }
 
     @cached_property
     def _client(self) -> aiohttp.ClientSession:
@@ -161,7 +161,7 @@ class Servers:
             timeout=aiohttp.ClientTimeout(
                 total=None, sock_connect=_CONNECTED_WITHIN, sock_read=self._timeout
             ),
-            # cookies are of one client, and not of all
+            # Cookies are of one client, and not of all.
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=_FILLED_IN,
             auto_decompress=False,
@@ -178,25 +178,21 @@ class Servers:
         named = {
             name.strip().lower() for name in headers.get("connection", "").split(",")
         }
-        kept = {
-            name: value if value.isascii() else _unicode(value)
-            for name, value in headers.items()
-            if name not in _NOT_SENT
-            and name not in named
-            and not name.startswith("x-reasc-")
-        }
-        key = (
-            headers.get("authorization", "")
-            if self._pass_keys
-            else f"Bearer {self._key}"
-        )
+        forwarded: dict[str, str] = {}
+        for name, value in headers.items():
+            is_ours = name in _NOT_SENT or name.startswith("x-reasc-")
+            if not is_ours and name not in named:
+                forwarded[name] = value if value.isascii() else _unicode(value)
+        key = f"Bearer {self._key}"
+        if self._pass_keys:
+            key = headers.get("authorization", "")
         if not key:
             raise Refused(
                 401,
                 "an API key is needed: Authorization: Bearer KEY",
                 code="invalid_api_key",
             )
-        return {**kept, "authorization": key, "accept-encoding": "identity"}
+        return {**forwarded, "authorization": key, "accept-encoding": "identity"}
 
     def is_own(self, model: str) -> bool:
         """Return whether this is the operator's model. Servers may have other models
@@ -209,29 +205,24 @@ class Servers:
     ) -> AIMessage:
         """Return the winner of a vote. Each sample is the client's own request."""
         body = {name: value for name, value in call.body.items() if name != "n"}
-        headers = {
-            name.title(): value
-            for name, value in call.headers.items()
-            if not name.startswith(_OF_ONE)
-            and value.isascii()  # openai's client sends no others
-        }
-        told = {
-            name: call.body[name] for name in _TOLD if call.body.get(name) is not None
-        }
+        headers: dict[str, str] = {}
+        for name, value in call.headers.items():
+            # OpenAI's client sends no other than ASCII.
+            if not name.startswith(_OF_ONE) and value.isascii():
+                headers[name.title()] = value
+        arguments: dict[str, Any] = {RAW: RawRequest(body, headers, hear)}
+        for name in _VOTE_FIELDS:
+            if call.body.get(name) is not None:
+                arguments[name] = call.body[name]
         if call.body.get("logprobs"):
-            k = (
-                call.body.get("top_logprobs")
-                if solver.calibration is None
-                else _ALTERNATIVES
-            )
-            told |= (
-                {"logprobs": True}
-                if k is None
-                else {"logprobs": True, "top_logprobs": k}
-            )
-        raw = RawRequest(body, headers, hear)
+            arguments["logprobs"] = True
+            alternatives = call.body.get("top_logprobs")
+            if solver.calibration is not None:
+                alternatives = _ALTERNATIVES
+            if alternatives is not None:
+                arguments["top_logprobs"] = alternatives
         return await solver.ainvoke(
-            messages_of(call.body), {"max_concurrency": limit}, **{RAW: raw}, **told
+            messages_of(call.body), {"max_concurrency": limit}, **arguments
         )
 
     async def forward(
@@ -261,16 +252,18 @@ class Servers:
                     f"{where}; if that is the upstream, give its address as --url",
                 )
                 raise Refused(502, said, code="upstream_error")
-            named = ((name.lower(), value) for name, value in response.headers.items())
-            given = [(name, value) for name, value in named if _is_given_back(name)]
-            given.append(("x-reasc-passed-through", why))
+            headers: list[tuple[str, str]] = []
+            for name, value in response.headers.items():
+                if _is_given_back(name.lower()):
+                    headers.append((name.lower(), value))
+            headers.append(("x-reasc-passed-through", why))
             if whole is not None:
-                await self._give_back_whole(response.status, whole, given, send)
+                await self._give_back_whole(response.status, whole, headers, send)
                 return
             if _is_stream(response):
-                # else nginx holds events back
-                given.append(("x-accel-buffering", "no"))
-            await start_response(send, response.status, given)
+                # Otherwise nginx holds events back.
+                headers.append(("x-accel-buffering", "no"))
+            await start_response(send, response.status, headers)
             try:
                 async for part in _parts(response):
                     await send(
@@ -302,25 +295,20 @@ class Servers:
         repeated, so is a server that is busy, or that breaks off before the client has
         received anything.
         """
-        path = (
-            request.scope.get("raw_path", request.url.path.encode())
-            .decode("ascii", "replace")
-            .partition("?")[0]
-        )
+        raw_path: bytes = request.scope.get("raw_path", request.url.path.encode())
+        path = raw_path.decode("ascii", "replace").partition("?")[0]
+        # An escape of an escape would be decoded by the upstream.
         if "/.." in unquote(unquote(path)).replace("\\", "/"):
             raise Refused(404, f"there is no {path}")
-        rest = path.removeprefix("/v1") + (
-            f"?{request.url.query}" if request.url.query else ""
-        )
-        headers = (
-            self.forwarded_headers(request.headers)
-            if call is None
-            else dict(call.headers)
-        )
-        urls, failed = (
-            self._servers_by_load(),
-            Refused(502, "no upstream is reached", code="unreachable"),
-        )
+        rest = path.removeprefix("/v1")
+        if request.url.query:
+            rest += f"?{request.url.query}"
+        if call is None:
+            headers = self.forwarded_headers(request.headers)
+        else:
+            headers = dict(call.headers)
+        urls = self._servers_by_load()
+        failed = Refused(502, "no upstream is reached", code="unreachable")
         for left, url in zip(reversed(range(len(urls))), urls, strict=True):
             options: Any = {
                 "headers": headers,
@@ -373,19 +361,15 @@ class Servers:
         return response, whole
 
     def _servers_by_load(self) -> Sequence[str]:
-        known = self.chat_model.status()
-        ranked = sorted(
-            known,
-            key=lambda one: (
-                not one.healthy,
-                one.in_flight + self._running[one.url],
-                random.random(),
-            ),
-        )
-        return [one.url for one in ranked]
+        def load(server: Any) -> tuple[bool, int, float]:
+            running = server.in_flight + self._running[server.url]
+            # Equally busy servers take turns by chance.
+            return not server.healthy, running, random.random()
+
+        return [server.url for server in sorted(self.chat_model.status(), key=load)]
 
     async def _give_back_whole(
-        self, status: int, body: bytes, given: list[tuple[str, str]], send: Send
+        self, status: int, body: bytes, headers: list[tuple[str, str]], send: Send
     ) -> None:
         """Send a whole response to the client. Hide the operator's key, which a server
         may quote in an error.
@@ -393,13 +377,15 @@ class Servers:
         if status >= 400 and not self._pass_keys and len(self._key) > 8:
             if any(
                 name == "content-encoding" and value.lower() != "identity"
-                for name, value in given
+                for name, value in headers
             ):
+                # The key cannot be found in them.
                 said = f"the upstream refuses it with {status}, in words that are compressed"
                 raise Refused(502, said, code="upstream_error")
             body = body.replace(self._key.encode(), b"***")
-        kept = [(name, value) for name, value in given if name != "content-length"]
-        await start_response(send, status, [*kept, ("content-length", str(len(body)))])
+        headers = [header for header in headers if header[0] != "content-length"]
+        headers.append(("content-length", str(len(body))))
+        await start_response(send, status, headers)
         await send({"type": "http.response.body", "body": body, "more_body": False})
 
     async def token_limit(self) -> str:
@@ -435,13 +421,14 @@ class Servers:
         except ServerMismatch as error:
             _repeated.log(str(error), f"not ready: {error}")
             return False
-        except (ServerError, TimeoutError):  # a busy server answers another time
+        except (ServerError, TimeoutError):
+            # A busy server answers another time.
             return True
         return True
 
     def health(self) -> dict[str, bool]:
         """Return server -> whether it is healthy."""
-        return {one.url: one.healthy for one in self.chat_model.status()}
+        return {server.url: server.healthy for server in self.chat_model.status()}
 
     async def close(self) -> None:
         """Close the connections of requests that pass through. The caller owns the chat
@@ -513,12 +500,9 @@ def _broken(
     error: aiohttp.ClientError, said: str, code: str = "upstream_error"
 ) -> Refused:
     """Build the error for an upstream that broke off, or was silent for too long."""
-    silent = isinstance(error, aiohttp.SocketTimeoutError)
-    return (
-        Refused(504, "no answer in time", code="timeout")
-        if silent
-        else Refused(502, said, code=code)
-    )
+    if isinstance(error, aiohttp.SocketTimeoutError):
+        return Refused(504, "no answer in time", code="timeout")
+    return Refused(502, said, code=code)
 
 
 def _is_stream(response: aiohttp.ClientResponse) -> bool:
