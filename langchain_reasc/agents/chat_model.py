@@ -492,13 +492,13 @@ class ChatReASC(ChatModelAround):
     ) -> "ChatReASC":
         is_own = any(inner is leaf.model for leaf in leaves(self.sampled, {}))
         if is_own:
-            copy = self
+            voting = self
         else:
-            copy = self.model_copy(update={"model": with_inner(self.sampled, inner)})
-        copy._call_budget = self._call_budget
-        copy._bound_to_small = self._bound_to_small
-        copy._asked = self._asked
-        return copy._checking_calls(tools)._held_to(schema)
+            voting = self.model_copy(update={"model": with_inner(self.sampled, inner)})
+        voting._call_budget = self._call_budget
+        voting._bound_to_small = self._bound_to_small
+        voting._asked = self._asked
+        return voting._checking_calls(tools)._held_to(schema)
 
 
 def _relayed(question: Question) -> RelayedChunks:

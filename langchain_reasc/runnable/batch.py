@@ -90,6 +90,7 @@ class Batch:
         name: str,
         inputs: Sequence[LanguageModelInput],
         config: RunnableConfig | Sequence[RunnableConfig] | None,
+        io: Concurrency,
         *,
         return_exceptions: bool = False,
         progress: Progress = None,
@@ -105,6 +106,7 @@ class Batch:
         self._kwargs = kwargs
         self._return_exceptions = return_exceptions
         self._progress = progress
+        self._io = io
         self._cutoff = Cutoff()
         configs = get_config_list(config, len(inputs))
         self._limit = checked_limit(configs[0]) if configs else None
@@ -139,16 +141,15 @@ class Batch:
                 "decides on each input from the first responses to all"
             )
 
-    async def completed(self, io: Concurrency) -> AsyncGenerator[Outcome]:
+    async def completed(self) -> AsyncGenerator[Outcome]:
         """Yield (index, winning response) in order of completion."""
         if not self._inputs:
             return
-        self._io = io
         try:
             with show_progress(self._progress, len(self._inputs)) as advance:
                 async with (
-                    io.jobs(self._limit, self._cutoff.give_up) as run_each,
-                    aclosing(self._answered(io, run_each)) as answered,
+                    self._io.jobs(self._limit, self._cutoff.give_up) as run_each,
+                    aclosing(self._answered(run_each)) as answered,
                 ):
                     async for item in answered:
                         outcome = item.outcome
@@ -168,26 +169,24 @@ class Batch:
                 if item.run is not None:
                     await item.run.fail(unanswered)
 
-    def _answered(
-        self, io: Concurrency, run_each: RunEach[_Input, _Input]
-    ) -> AsyncGenerator[_Input]:
+    def _answered(self, run_each: RunEach[_Input, _Input]) -> AsyncGenerator[_Input]:
         if self._budget is not None:
             return self._in_rounds(self._budget, run_each)
-        return self._one_by_one(io, run_each)
+        return self._one_by_one(run_each)
 
     async def _one_by_one(
-        self, io: Concurrency, run_each: RunEach[_Input, _Input]
+        self, run_each: RunEach[_Input, _Input]
     ) -> AsyncGenerator[_Input]:
         plan: DecisionPlan | None = None
         if self._voter.mixture is not None:
-            plan = await self._plan_by_firsts(io, run_each)
+            plan = await self._plan_by_firsts(run_each)
         step = partial(self._step, partial(self._answer, plan), is_last=True)
         async with aclosing(run_each(step, self._inputs)) as answered:
             async for item in answered:
                 yield item
 
     async def _plan_by_firsts(
-        self, io: Concurrency, run_each: RunEach[_Input, _Input]
+        self, run_each: RunEach[_Input, _Input]
     ) -> DecisionPlan | None:
         """Draw the first sample of each input, and calibrate on these."""
         step = partial(self._step, _draw_first)
@@ -197,8 +196,7 @@ class Batch:
         firsts = [item.first for item in self._inputs if item.first is not None]
         if not firsts:
             return None
-        plan: DecisionPlan = await io.run(partial(plan_by_firsts, firsts, self._voter))
-        return plan
+        return await self._io.run(partial(plan_by_firsts, firsts, self._voter))
 
     async def _in_rounds(
         self, budget: TotalBudget, run_each: RunEach[_Input, _Input]

@@ -52,7 +52,7 @@ def outcome_of(question: Question) -> ReASCResult:
         id = token_hex(8)
     if question.on_finished is not None and decision.reason != "alone":
         question.on_finished(_answered_question(question, decision, id, promises))
-    # Before an object that was put together is refused below.
+    # Of the rule's decision; which object wins is only found below.
     hopeless = question.vote_reader.hopeless_notice(decision)
     notices = _notices(question, hopeless)
     sampled = question.sampled_responses
@@ -120,11 +120,9 @@ def concluded(result: ReASCResult, options: Options) -> ReASCResult:
 def _observe_first(question: Question) -> None:
     """Learn a mixture from the score of the first response."""
     mixture = question.voter.mixture
-    if mixture is None:
-        return
-    for sample in question.sampled_responses[:1]:
-        if sample.score is not None:
-            mixture.observe(sample.score, **question.vote_reader.provenance)
+    first = question.response_of(0)
+    if mixture is not None and first is not None and first.score is not None:
+        mixture.observe(first.score, **question.vote_reader.provenance)
 
 
 def _answered_question(
@@ -175,7 +173,8 @@ def _winner(
     contents = Counter(map(_content_without_answer, question.responses))
 
     def trust(candidate: SampledResponse) -> tuple[float, bool, int, bool]:
-        response = question.response_of(candidate)
+        response = question.response_of(candidate.index)
+        assert response is not None
         # Of those without an answer, what most of them say.
         content = _content_without_answer(response)
         alike = contents[content] if content else 0

@@ -291,9 +291,9 @@ class Question:
         """The samples so far, in launch order, with the votes that were read of them."""
         return tuple(self._with_votes(self.samples))
 
-    def response_of(self, sample: SampledResponse) -> Response:
-        """Return what was read of a sample that was used."""
-        return self._unjoined[sample.index]
+    def response_of(self, index: int) -> Response | None:
+        """Return what was read of a sample; None if it was not used."""
+        return self._unjoined.get(index)
 
     @property
     def launched(self) -> int:

@@ -333,10 +333,11 @@ class ReASCRunnable(Face, RunnableSerializable[LanguageModelInput, AIMessage]):
             self.get_name(),
             inputs,
             config,
+            THREADS,
             return_exceptions=return_exceptions,
             **kwargs,
         )
-        return blocking_items(batch.completed(THREADS))
+        return blocking_items(batch.completed())
 
     def abatch_as_completed(  # type: ignore[override]
         self,
@@ -352,10 +353,11 @@ class ReASCRunnable(Face, RunnableSerializable[LanguageModelInput, AIMessage]):
             self.get_name(),
             inputs,
             config,
+            EVENT_LOOP,
             return_exceptions=return_exceptions,
             **kwargs,
         )
-        return batch.completed(EVENT_LOOP)
+        return batch.completed()
 
 
 def _refuse_ignored(kwargs: dict[str, Any]) -> None:

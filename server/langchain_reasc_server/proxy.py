@@ -17,7 +17,7 @@ import httpx
 from langchain_core.messages import AIMessage
 from langchain_reasc_openai import ChatOpenAICompatible
 from langchain_reasc_openai.client import RAW, RawRequest
-from langchain_reasc_openai.transport import proxy_to
+from langchain_reasc_openai.transport import body_parts, proxy_to
 from starlette.requests import Request
 from yarl import URL
 
@@ -75,7 +75,6 @@ _ALTERNATIVES: Final = 20
 _BUSY: Final = (429, 502, 503, 504)
 _CONNECTED_WITHIN: Final = 10.0  # seconds
 _READY_WITHIN: Final = 5.0
-_LOOKS_EVERY: Final = 2.0  # seconds, at whether a silent connection is closed
 _KEPT_ALIVE: Final = 4.0
 """Seconds that an idle connection is kept: less than servers do, which may close it
 while a request is on its way.
@@ -265,7 +264,7 @@ class Servers:
                 headers.append(("x-accel-buffering", "no"))
             await start_response(send, response.status, headers)
             try:
-                async for part in _parts(response):
+                async for part in body_parts(response):
                     await send(
                         {"type": "http.response.body", "body": part, "more_body": True}
                     )
@@ -460,40 +459,12 @@ async def _read_body(response: aiohttp.ClientResponse) -> bytes:
         Refused: the body is too large.
     """
     body = bytearray()
-    async for part in _parts(response):
+    async for part in body_parts(response):
         body += part
         if len(body) > _LARGEST_REPLY:
             said = f"the upstream's reply has more than {_LARGEST_REPLY >> 20} MiB"
             raise Refused(502, said, code="upstream_error")
     return bytes(body)
-
-
-async def _parts(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """Yield the parts of a body as they come.
-
-    Where a chunk is not of HTTP's form, aiohttp closes the connection, and lets those
-    who read the body wait for ever. So whether the connection still is there is asked
-    once in a while.
-
-    Raises:
-        aiohttp.ClientError: the body breaks off, or the server was silent for too long.
-    """
-    while True:
-        try:
-            async with asyncio.timeout(_LOOKS_EVERY):
-                part = await response.content.readany()
-        except aiohttp.ClientError:
-            raise
-        except TimeoutError:
-            connection = response.connection
-            if connection is None or connection.closed:
-                raise aiohttp.ClientPayloadError(
-                    "a chunk is not of HTTP's form"
-                ) from None
-            continue
-        if not part:
-            return
-        yield part
 
 
 def _broken(

@@ -1,5 +1,6 @@
 """Connections: what their errors say, and that a forked process leaves its parent's alone."""
 
+import asyncio
 import socket
 import subprocess
 import sys
@@ -73,6 +74,25 @@ def test_a_lost_connection_is_no_timeout_and_no_error_holds_the_key(
         assert KEY not in f"{error} {error.args} {held}"
         assert "aiohttp" not in type(error).__module__
         error = error.__cause__ or error.__context__
+
+
+async def malformed(exchange: Exchange) -> None:
+    """Send a chunk that is not of HTTP's form in the middle of a stream, and keep the connection."""
+    await exchange.begin_stream()
+    await exchange.token("half ")
+    await asyncio.sleep(0.3)
+    exchange.writer.write(b"no size\r\nand no end")
+    await exchange.hang()
+
+
+@pytest.mark.full
+def test_a_malformed_chunk_ends_the_wait(fake: Fake, face: Face) -> None:
+    with (
+        fake_server.serving(malformed) as served,
+        model_of(fake, base_url=served.url, api_key=KEY, max_retries=0) as model,
+        pytest.raises(ModelConnectionError),
+    ):
+        list(face.stream(model, "q"))
 
 
 FORKING = """
