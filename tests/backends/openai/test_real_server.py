@@ -52,7 +52,8 @@ def test_parameters_reach_the_sampler(url: str, face: Face) -> None:
     with model:
         likeliest = face.sample(model, QUESTION, n=4)
         assert len({message.content for _, message in likeliest}) == 1
-        free = face.sample(model, QUESTION, n=8, top_k=0, min_p=0.0, max_tokens=64)
+        # An easy question may be answered eight times alike at any temperature.
+        free = face.sample(model, "Tell me something.", n=8, top_k=0, min_p=0.0, max_tokens=64)
         assert len({message.content for _, message in free}) > 1
         for message in (face.invoke(model, QUESTION), likeliest[0][1]):
             assert read_signals(message).k["top_k"] == 50
