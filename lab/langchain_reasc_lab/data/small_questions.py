@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_reasc.data import LabelledQuestion, Template
 
-_CLASSES: Final = {
+CLASSES: Final = {
     "a bird": "an owl, a penguin, an eagle, a parrot, a duck, a swan, a robin, a crow, an ostrich, a pigeon",
     "a fish": "a salmon, a trout, a tuna, a cod, a herring, a carp, a shark, an eel, a pike, a haddock",
     "an insect": "an ant, a bee, a beetle, a butterfly, a mosquito, a wasp, a fly, a moth, a ladybird, a flea",
@@ -25,7 +25,8 @@ _CLASSES: Final = {
     "a sport": "football, tennis, golf, rugby, hockey, boxing, rowing, fencing, judo, karate",
     "a tool": "a hammer, a saw, a chisel, a screwdriver, an axe, a spanner, a rake, a drill, a spade, a trowel",
 }
-_CAPITALS: Final = """
+"""Classes -> some of their members."""
+CAPITALS: Final = """
 France Paris, Italy Rome, Spain Madrid, Germany Berlin, Japan Tokyo, Greece Athens, Russia Moscow, Egypt Cairo,
 Portugal Lisbon, Ireland Dublin, Norway Oslo, Sweden Stockholm, Finland Helsinki, Denmark Copenhagen, Poland Warsaw,
 Hungary Budapest, Austria Vienna, Belgium Brussels, China Beijing, Thailand Bangkok, Iran Tehran, Iraq Baghdad, Syria
@@ -34,19 +35,22 @@ Vietnam Hanoi, Nepal Kathmandu, Ukraine Kyiv, Romania Bucharest, Bulgaria Sofia,
 England London, Scotland Edinburgh, Colombia Bogota, Venezuela Caracas, Ghana Accra, Indonesia Jakarta, Lebanon Beirut,
 Jordan Amman, Libya Tripoli, Tunisia Tunis, Algeria Algiers, Senegal Dakar, Mongolia Ulaanbaatar
 """
-_OPPOSITES: Final = """
+"""Countries, each with its capital."""
+OPPOSITES: Final = """
 hot cold, big small, fast slow, day night, old young, up down, light dark, rich poor, left right, early late, open
 closed, full empty, hard soft, high low, long short, loud quiet, strong weak, wet dry, true false, black white, summer
 winter, north south, east west, love hate, war peace, life death, win lose, buy sell, begin end, push pull, above below,
 always never, first last, deep shallow, inside outside, cheap expensive, clean dirty, near far, thick thin, tall short
 """
-_PAST: Final = """
+"""Words, each with its opposite."""
+PAST: Final = """
 go went, see saw, take took, give gave, come came, run ran, eat ate, drink drank, write wrote, speak spoke, break broke,
 drive drove, fall fell, fly flew, grow grew, know knew, sing sang, swim swam, throw threw, wear wore, begin began, bring
 brought, buy bought, catch caught, teach taught, think thought, feel felt, keep kept, leave left, sleep slept, build
 built, send sent, spend spent, find found, hold held, hear heard, lose lost, make made, meet met, pay paid, sell sold,
 tell told, win won, stand stood, choose chose, draw drew, forget forgot, freeze froze, hide hid, ride rode
 """
+"""Verbs, each with its past tense."""
 _NAMES: Final = ("Lena", "Hugo", "Emma", "Jack", "Nora", "Otto", "Ruth", "Paul")
 _THINGS: Final = ("cups", "beads", "books", "shells", "coins", "cards", "eggs", "rings")
 _SHOWN: Final = (
@@ -104,8 +108,8 @@ def kind_of(name: str) -> str:
 
 
 def _yes_or_no() -> Iterator[tuple[str, str]]:
-    kinds = list(_CLASSES)
-    for at, (kind, members) in enumerate(_CLASSES.items()):
+    kinds = list(CLASSES)
+    for at, (kind, members) in enumerate(CLASSES.items()):
         for number, member in enumerate(members.split(", ")):
             other = kinds[(at + 1 + number % (len(kinds) - 1)) % len(kinds)]
             yield f"Is {member} {kind}?", "yes"
@@ -114,9 +118,9 @@ def _yes_or_no() -> Iterator[tuple[str, str]]:
 
 def _facts() -> Iterator[tuple[str, str]]:
     for what, table in (
-        ("capital", _CAPITALS),
-        ("opposite", _OPPOSITES),
-        ("past tense", _PAST),
+        ("capital", CAPITALS),
+        ("opposite", OPPOSITES),
+        ("past tense", PAST),
     ):
         for pair in " ".join(table.split()).split(", "):
             asked, told = pair.split()
