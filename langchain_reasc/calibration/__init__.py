@@ -6,10 +6,10 @@ the responses of a live question. ``observations`` says which rows count,
 between processes.
 
 ``fitting`` makes a calibration from rows, with or without labels, and says how many
-samples to expect. ``signal_trust`` tests whether a measure of confidence deserves to
-weigh votes, ``selection`` chooses a measure by labels, ``algorithm1`` is Algorithm 1,
-``promises`` says how likely an answer is right. ``mixture`` is Algorithm 2, on first
-responses.
+samples to expect. ``agreement_fit`` learns the agreement rule: how answers agree, and
+what scores tell of it. ``promises`` says how likely an answer is right. For the paper's
+rule, ``selection`` chooses a measure by labels, ``algorithm1`` is Algorithm 1, and
+``mixture`` is Algorithm 2, on first responses.
 
 ``calibration`` is the result, with its ``parts`` and its ``stored_rule``; ``file``
 reads and writes it, ``summary`` describes it in words. ``learner`` fits again as rows
@@ -19,6 +19,7 @@ answers of a small model may stand without asking a large one, and
 ``escalation_learner`` learns it.
 """
 
+from langchain_reasc.calibration.agreement_fit import *  # noqa: F403
 from langchain_reasc.calibration.algorithm1 import *  # noqa: F403
 from langchain_reasc.calibration.answered_question import *  # noqa: F403
 from langchain_reasc.calibration.auroc import *  # noqa: F403
@@ -38,5 +39,4 @@ from langchain_reasc.calibration.parts import *  # noqa: F403
 from langchain_reasc.calibration.promises import *  # noqa: F403
 from langchain_reasc.calibration.reliability import *  # noqa: F403
 from langchain_reasc.calibration.selection import *  # noqa: F403
-from langchain_reasc.calibration.signal_trust import *  # noqa: F403
 from langchain_reasc.calibration.stored_rule import *  # noqa: F403

@@ -13,9 +13,9 @@ import numpy.typing as npt
 from langchain_reasc.calibration.auroc import (
     Booleans,
     Floats,
-    Judged,
     auroc_per_question,
     auroc_with_interval,
+    judged_votes,
     mean_auroc,
 )
 from langchain_reasc.calibration.calibration import Calibration
@@ -139,28 +139,12 @@ def calibrate_first_responses(
     scores = np.array([question.scores[0, 0] for question in questions])
     right = np.array([question.right[0] for question in questions], dtype=bool)
     _warn_of_order(right)
-    within = mean_auroc(auroc_per_question(_votes(questions))[0])
+    within = mean_auroc(auroc_per_question(judged_votes(questions, 0))[0])
     scored = np.isfinite(scores)
     calibration = calibrate_offline(
         scores[scored], right[scored], measure=measure, within=within, **options
     )
     return calibration.model_copy(update={"accuracy": float(right.mean())})
-
-
-def _votes(questions: Sequence[Observation]) -> Judged:
-    """Return all responses with an answer, a score and a label. Without an answer there
-    is no vote to weigh.
-    """
-    votes = []
-    for number, question in enumerate(questions):
-        responses = zip(
-            question.answers, question.right, question.scores[0], strict=True
-        )
-        for answer, right, score in responses:
-            if answer is not None and right is not None and not np.isnan(score):
-                votes.append((number, right, score))
-    numbers, labels, scores = np.array(votes, dtype=np.float64).reshape(-1, 3).T
-    return Judged(numbers.astype(np.intp), labels.astype(bool), scores[None])
 
 
 def _warn_of_order(right: Booleans) -> None:

@@ -90,7 +90,7 @@ class AnsweredQuestion:
             measures: the candidates.
             provenance: signal -> the k and V of its scores. A signal that is new is
                 added; scores with another k or V are left out.
-            counted: whether votes were counted when the question was sampled.
+            counted: whether it was decided without a calibration.
         """
         scores = np.full((len(measures), len(self.answers)), np.nan)
         for index, reading in enumerate(self.readings):

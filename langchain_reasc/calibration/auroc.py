@@ -3,12 +3,14 @@ each.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from langchain_reasc.calibration.observations import Observation
 from langchain_reasc.calibration.parts import AUROC
 
 __all__ = [
@@ -18,6 +20,7 @@ __all__ = [
     "auroc_of",
     "auroc_per_question",
     "auroc_with_interval",
+    "judged_votes",
     "mean_auroc",
 ]
 
@@ -46,6 +49,23 @@ class Judged:
     def both(self) -> bool:
         """Whether there are right and wrong responses."""
         return bool(self.right.any() and not self.right.all())
+
+
+def judged_votes(questions: Iterable[Observation], row: int) -> Judged:
+    """Return the responses with an answer, a score and a label.
+
+    Args:
+        questions: the questions.
+        row: the row of their scores.
+    """
+    votes: list[tuple[int, bool, float]] = []
+    for number, question in enumerate(questions):
+        scores = question.scores[row].tolist()
+        for right, score in zip(question.known, scores, strict=True):
+            if right is not None and not math.isnan(score):
+                votes.append((number, right, score))
+    numbers, labels, values = np.array(votes, dtype=np.float64).reshape(-1, 3).T
+    return Judged(numbers.astype(np.intp), labels.astype(bool), values[None])
 
 
 def auroc_of(right: npt.NDArray[Any], wrong: npt.NDArray[Any]) -> Floats:

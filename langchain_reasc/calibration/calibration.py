@@ -32,13 +32,11 @@ from langchain_reasc.method.stopping import (
     ASC,
     DEFAULT_BUDGET,
     DEFAULT_CONFIDENCE,
-    FirstAccepted,
     ReASC,
     StoppingRule,
 )
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 from langchain_reasc.models.fingerprint import Fingerprint
-from langchain_reasc.models.settings import without
 
 __all__ = ["Calibration", "Fingerprint"]
 
@@ -54,7 +52,7 @@ class Calibration(Record):
     """What was measured on one model, prompt and sampling. Immutable.
 
     Attributes:
-        schema_version: 2.
+        schema_version: 3.
         method: ``offline``: Algorithm 1 on labels; ``mixture``: Algorithm 2 on first
             responses without labels; ``consensus``: how far the responses to each
             question agree.
@@ -75,20 +73,16 @@ class Calibration(Record):
         fallback: why a live run counts votes (ASC) and ignores the scores; null if it
             does not.
         unweighed: why a live run does not weigh votes by confidence; null if it does.
-        auroc: of right against wrong first responses; with ``consensus`` of agreeing
-            against other responses; null if one class is empty.
+        auroc: of right against wrong first responses; null if one class is empty.
         within: the same within a question, averaged over questions; null if unknown.
         accuracy: share of correct calibration responses; with labels.
         mixture: the mixture of Algorithm 2.
         rejected: the measures that ``measure="auto"`` did not choose.
         rule_: the agreement rule, if it decides; ``rule`` in the file.
-        untrusted: why the agreement rule uses no measure of confidence; null if it uses
-            one.
+        untrusted: why the agreement rule reads no scores; null if it reads them.
         guarantee: what the agreement rule promises, in words.
         p_correct: how likely an answer is right; null without labels, or with one
             response to each question.
-        p_agree: how likely further responses agree with an answer, which is not
-            correctness; null if there are too few questions.
         expected: what to expect of its rule; null if nobody asked.
         escalation: which answers of the model may stand without asking a larger one;
             null if none was asked.
@@ -101,7 +95,7 @@ class Calibration(Record):
 
     model_config = ConfigDict(populate_by_name=True, serialize_by_alias=True)
 
-    schema_version: Literal[2]
+    schema_version: Literal[3]
     method: Literal["offline", "mixture", "consensus"]
     signal: Literal[(*SIGNALS, VERBALIZED)] | None  # type: ignore[valid-type]
     score: Literal[(*SCORES, *SPAN_SCORES)] | None  # type: ignore[valid-type]
@@ -126,7 +120,6 @@ class Calibration(Record):
     untrusted: str | None = None
     guarantee: str | None = None
     p_correct: SupportCurve | None = None
-    p_agree: SupportCurve | None = None
     expected: Expectation | None = None
     escalation: LearnedEscalation | None = None
     fingerprint: Fingerprint = Field(default_factory=Fingerprint)
@@ -149,7 +142,7 @@ class Calibration(Record):
             fields: all other fields.
         """
         return cls(
-            schema_version=2,
+            schema_version=3,
             library_version=__version__,
             created_at=datetime.now(UTC).replace(microsecond=0),
             signal=measure and measure.signal,
@@ -195,14 +188,6 @@ class Calibration(Record):
             large=large,
         )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_cutting(cls, data: Any) -> Any:
-        """Drop what earlier versions stored about cutting weak samples off."""
-        if not isinstance(data, dict):
-            return data
-        return without(data, {"cutting", "uncut"})
-
     @model_validator(mode="after")
     def _measured_or_counted(self) -> Self:
         values = (self.signal, self.score, self.window, self.mean, self.std)
@@ -243,6 +228,7 @@ class Calibration(Record):
             confidence: the posterior at which the votes are sufficient (the paper's
                 C_threshold).
             on_missing_confidence: see :class:`~langchain_reasc.method.stopping.ReASC`.
+                The agreement rule takes a response without a score as a count.
             budget: responses to a question at most. The agreement rule looks ahead to
                 them.
 
@@ -251,14 +237,9 @@ class Calibration(Record):
         """
         if self.counts:
             return ASC(confidence)
-        gate, _ = self.gate.in_use
         if self.rule_ is not None:
-            rule = self.rule_.rule(
-                budget=budget, on_missing_confidence=on_missing_confidence
-            )
-            if gate is None or self.fallback is not None:
-                return rule
-            return rule | FirstAccepted(gate)
+            return self.rule_.rule(budget=budget)
+        gate, _ = self.gate.in_use
         # Only a calibration by consensus lacks them.
         assert self.mean is not None and self.std is not None
         return ReASC(
@@ -289,7 +270,6 @@ class Calibration(Record):
             "rule_": None,
             "untrusted": None,
             "guarantee": None,
-            "p_agree": None,
             "expected": None,
         }
         return self.model_copy(update=unguarded)

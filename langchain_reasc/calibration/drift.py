@@ -1,31 +1,32 @@
 """Drift tests: whether a calibration without labels still holds for new questions.
 
 Two predictions are compared with what comes: how often the next response to a question
-agrees with the earlier ones, and how well the trusted measure separates agreeing
-responses from others. The predictions about a question are part of its row
+agrees with the earlier ones, and how well scores separate agreeing responses from
+others. The predictions about a question are part of its row
 (:class:`Prediction`), so :class:`DriftWatch` needs only the rows, in order.
 """
 
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from langchain_reasc.method.stopping import Response, StoppingRule
+
 __all__ = [
     "ALARM",
     "MONITORED",
-    "AgreementRates",
     "Drift",
     "DriftMonitor",
     "DriftWatch",
     "Expected",
-    "NextResponse",
     "Prediction",
     "mean_separation",
-    "next_responses",
+    "responses_of",
     "separation",
 ]
 
@@ -46,10 +47,9 @@ _SHOWS: Final[dict[str, Drift]] = {
 }
 _SHIFTS: Final = (0.06, 0.15, 0.35, 0.6)
 _ERRORS: Final = 1.5  # margin of a prediction, in standard errors
-_LEAST_MARGIN: Final = 0.02
+_LEAST_MARGIN: Final = 0.06  # how far the agreement rule may be from the truth
 _LEAST_SEPARATION_MARGIN: Final = 0.05
 _FEWEST_SEPARATIONS: Final = 6
-_PRIOR_RESPONSES: Final = 4  # weight of the overall average, in observations
 
 
 class DriftMonitor:
@@ -179,87 +179,6 @@ class DriftWatch:
         return drift
 
 
-class NextResponse(NamedTuple):
-    """A response, compared with the earlier ones.
-
-    Attributes:
-        decided: whether the decision was made before this response.
-        leading: earlier votes for the leader.
-        responses: earlier responses.
-        agreed: whether the response gave the leader's answer.
-    """
-
-    decided: bool
-    leading: int
-    responses: int
-    agreed: bool
-
-
-def next_responses(
-    answers: Sequence[int | None], decided: int, answer: int | None
-) -> Iterator[NextResponse]:
-    """Yield the responses of a question that show agreement: the second vote, and the
-    first one after the decision.
-
-    Votes between them are left out, because they decide how often sampling goes on, and
-    because votes on one question are not independent.
-
-    Args:
-        answers: in launch order; None for no vote.
-        decided: responses that the decision rests on.
-        answer: the winning answer.
-    """
-    second = 1
-    # The first vote leads until the second one.
-    while second <= len(answers) and answers[second - 1] is None:
-        second += 1
-    if second < min(decided, len(answers)):
-        agreed = answers[second] == answers[second - 1]
-        yield NextResponse(False, 1, second, agreed)
-    if decided < len(answers) and answer is not None:
-        leading = answers[:decided].count(answer)
-        yield NextResponse(True, leading, decided, answers[decided] == answer)
-
-
-class AgreementRates:
-    """How often the next response agreed with the leader, by the leader's votes, the
-    responses, and whether decided.
-
-    The average of a case is shrunk towards the average of all decided (or all
-    undecided) cases, as if by four more observations. Predictions have a margin of one
-    and a half standard errors of the overall average.
-
-    Args:
-        observed: the responses that were seen.
-    """
-
-    def __init__(self, observed: Iterable[NextResponse]) -> None:
-        self._agreed: Counter[tuple[int, ...]] = Counter()
-        self._seen: Counter[tuple[int, ...]] = Counter()
-        for *case, agreed in observed:
-            # Count this case, and all decided (or undecided) ones.
-            for key in (tuple(case), tuple(case[:1])):
-                self._seen[key] += 1
-                self._agreed[key] += agreed
-
-    def predict(self, coming: NextResponse) -> tuple[float, float] | None:
-        """Return the probability that a response agrees, and its margin; None if no
-        similar one was seen.
-        """
-        case = coming[:3]
-        number = self._seen[coming[:1]]
-        if not number:
-            return None
-        agreed = self._agreed[coming[:1]]
-        mean = agreed / number
-        shrunk = (agreed + 1) / (number + 2)
-        error = math.sqrt(shrunk * (1 - shrunk) / number)
-        probability = (self._agreed[case] + _PRIOR_RESPONSES * mean) / (
-            self._seen[case] + _PRIOR_RESPONSES
-        )
-        return probability, max(_LEAST_MARGIN, _ERRORS * error)
-
-
 def separation(
     answers: Sequence[int | None], scores: npt.NDArray[np.float64]
 ) -> Iterator[float]:
@@ -292,17 +211,20 @@ def separation(
         yield wins / (len(leading) * len(rest))
 
 
-class Expected(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Expected:
     """What is expected of the next questions under a calibration.
 
     Attributes:
-        row: the row of scores of the trusted measure, if there is one.
-        rates: how often the next response agrees.
+        rule: the agreement rule, which tells how likely a further response agrees.
+        row: the row of the scores that it reads; None for none.
+        n: the questions that it was learned from.
         separation: mean of :func:`separation` and its margin; None if unknown.
     """
 
+    rule: StoppingRule
     row: int | None
-    rates: AgreementRates
+    n: int
     separation: tuple[float, float] | None
 
     def predictions(
@@ -314,20 +236,71 @@ class Expected(NamedTuple):
     ) -> Iterator[Prediction]:
         """Yield the predictions about a question, with what came.
 
+        Two of its responses show agreement: the second vote, and the first one after
+        the decision. Votes between them are left out, because they decide how often
+        sampling goes on, and because votes on one question are not independent.
+
         Args:
             answers: in launch order; equal numbers for equal answers, None for no vote.
             scores: shape (measures, responses).
             decided: responses that the decision rests on.
             answer: the winning answer.
         """
-        for response in next_responses(answers, decided, answer):
-            expected = self.rates.predict(response)
-            if expected is not None:
-                monitor = "audits" if response.decided else "going on"
-                yield Prediction(monitor, *expected, float(response.agreed))
+        responses = responses_of(
+            answers, None if self.row is None else scores[self.row]
+        )
+        second = 1
+        # The first vote leads until the second one.
+        while second <= len(answers) and answers[second - 1] is None:
+            second += 1
+        if second < min(decided, len(answers)):
+            leading = answers[second - 1]
+            following = answers[second]
+            yield from self._of_next("going on", responses[:second], leading, following)
+        if decided < len(answers) and answer is not None:
+            following = answers[decided]
+            yield from self._of_next("audits", responses[:decided], answer, following)
         if self.separation is not None and self.row is not None:
             for came in separation(answers[:decided], scores[self.row]):
                 yield Prediction("separation", *self.separation, came)
+
+    def _of_next(
+        self,
+        monitor: str,
+        responses: Sequence[Response],
+        leading: int | None,
+        following: int | None,
+    ) -> Iterator[Prediction]:
+        # The rule tells how likely the next vote agrees, and not whether one comes.
+        if following is None:
+            return
+        decision = self.rule(responses)
+        # A leader that another rule chose is not predicted.
+        if decision.agrees is None or decision.answer != str(leading):
+            return
+        expected = decision.agrees
+        error = math.sqrt(expected * (1 - expected) / self.n)
+        margin = max(_LEAST_MARGIN, _ERRORS * error)
+        yield Prediction(monitor, expected, margin, float(following == leading))
+
+
+def responses_of(
+    answers: Sequence[int | None], scores: npt.NDArray[np.float64] | None
+) -> list[Response]:
+    """Return the responses of a row as a rule reads them.
+
+    Args:
+        answers: in launch order; equal numbers for equal answers, None for no vote.
+        scores: the score of each response, NaN for none; None for no scores.
+    """
+    responses = []
+    for index, answer in enumerate(answers):
+        text = None if answer is None else str(answer)
+        score = None
+        if scores is not None and math.isfinite(scores[index]):
+            score = float(scores[index])
+        responses.append(Response(text, score))
+    return responses
 
 
 def mean_separation(separations: Sequence[float]) -> tuple[float, float] | None:

@@ -1,65 +1,68 @@
 """``fit``: the one function that makes a calibration from rows; ``with_expectation``
 adds what to expect of it.
 
-How answers agree sets the prior of the agreement rule
-(:mod:`~langchain_reasc.method.agreement`). A measure of confidence weighs votes if it
-separates the responses that agree with the majority of the *others* from those that do
-not, also within a question. This needs no label. It promises agreement with the
-majority of the whole budget, which is wrong if wrong answers agree.
+How answers agree, and what scores tell of it, sets the agreement rule
+(:mod:`~langchain_reasc.method.agreement`). This needs no label. The rule promises
+agreement with the majority of the whole budget, which is wrong if wrong answers agree.
 
-Labels only add: a gate that accepts a confident first response alone, the paper's
-Algorithm 1 for :meth:`~.calibration.Calibration.as_in_paper`, and the probability that
-an answer is right.
+Labels only add: the probability that an answer is right, and a veto on scores that do
+not tell right responses from wrong ones. The paper's rule, Algorithm 1 on labelled
+first responses, is made if it is asked for, or if each question has one response.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
+from langchain_reasc.calibration.agreement_fit import fit_agreement
 from langchain_reasc.calibration.algorithm1 import calibrate_first_responses
+from langchain_reasc.calibration.auroc import (
+    auroc_per_question,
+    judged_votes,
+    mean_auroc,
+)
 from langchain_reasc.calibration.calibration import Calibration
 from langchain_reasc.calibration.observations import Observation
 from langchain_reasc.calibration.parts import Expectation, Gate
-from langchain_reasc.calibration.promises import promises_of
+from langchain_reasc.calibration.promises import correctness_curve
 from langchain_reasc.calibration.selection import (
     Selection,
     can_be_compared,
     default_measure,
     select_among,
 )
-from langchain_reasc.calibration.signal_trust import (
-    Trusted,
-    alternatives,
-    trusted_measure,
-)
 from langchain_reasc.calibration.stored_rule import RuleBlock
 from langchain_reasc.exceptions import CalibrationDataError
-from langchain_reasc.method.agreement import Prior, default_components, likelihoods
+from langchain_reasc.method.agreement import Prior, likelihoods
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.decision import Response
 from langchain_reasc.method.horizon import FiniteHorizon
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, Cap, StoppingRule, decide
+from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.fingerprint import Fingerprint
 
-__all__ = ["DEFAULT_AGREEMENT", "fit", "fit_prior", "with_expectation"]
+__all__ = [
+    "DEFAULT_AGREEMENT",
+    "READ_SCORES",
+    "SCORED_AGREEMENT",
+    "fit",
+    "with_expectation",
+]
 
 DEFAULT_AGREEMENT: Final = 0.975
-"""θ of a calibration without labels: the lowest that costs at most 0.3 points on any
-kind of simulated pools.
+"""θ if only answers count: the lowest that costs at most 0.3 points on any kind of
+simulated pools.
 """
-# Of weighted votes. At 0.99, scores that follow agreement cost over 0.3 points.
-_VOTE_THRESHOLD: Final = 0.993
-# Weight of the uniform mixture, so that a few questions rule nothing out.
-_PSEUDO_QUESTIONS: Final = 8.0
-# Weight of the mixture of all kinds of request in that of one kind.
-_PSEUDO_QUESTIONS_OF_ALL: Final = 16.0
-# Questions of one kind of request, from which on its confidence is learned separately.
+SCORED_AGREEMENT: Final = 0.95
+"""θ with scores, of twice the budget, up to 24 responses."""
+READ_SCORES: Final = (Measure(VERBALIZED, "mean"), Measure("token_logprob", "mean"))
+"""The measures that the agreement rule reads: the first one that responses have."""
+# Questions of one kind of request, from which on its scores are learned separately.
 _FEWEST_OF_KIND: Final = 64
-_ROUNDS: Final = 100
-# Share of labelled questions, from which on labels choose the measure and set a gate.
+# Share of labelled questions that Algorithm 1 needs.
 _LABELLED: Final = 0.5
 
 
@@ -67,8 +70,9 @@ def fit(
     observations: Iterable[Observation],
     measures: Sequence[Measure] = (),
     *,
+    method: Literal["paper"] | None = None,
     budget: int = DEFAULT_BUDGET,
-    threshold: float = DEFAULT_AGREEMENT,
+    threshold: float | None = None,
     p_target: float = 0.9,
     provenance: Mapping[str, Mapping[str, int | None]] | None = None,
     fingerprint: Fingerprint | None = None,
@@ -78,76 +82,83 @@ def fit(
 ) -> Calibration:
     """Make a calibration from rows.
 
-    If half of the questions or more have labels, these choose the measure, and
-    Algorithm 1 runs on the first responses, if they determine it. With one response to
-    each question, nothing shows how responses agree; then Algorithm 1 decides alone, as
-    far as its data support it.
+    With one response to each question, nothing shows how responses agree. If half of
+    the questions or more have labels, Algorithm 1 then decides, as far as its data
+    support it.
 
     Args:
-        observations: the questions, each sampled until counting votes stopped; at least
-            16.
+        observations: the questions, each sampled until sampling stopped; at least 16.
         measures: the measure of each row of ``scores``; empty to learn only from
             answers.
+        method: ``"paper"`` for Algorithm 1 on labelled first responses.
         budget: responses to a question at most.
-        threshold: θ, the probability that the whole budget would give the same answer
-            at which sampling stops.
-        p_target: accuracy asked of what the gate accepts.
+        threshold: θ, the probability at which sampling stops; None for 0.95 with
+            scores, and 0.975 without.
+        p_target: accuracy asked of what the gate of Algorithm 1 accepts.
         provenance: signal -> its ``top_k`` and ``vocabulary_size``; stored.
         fingerprint: the model, sampling and prompt; stored.
-        seed: the seed of folds and of resampled bounds.
-        explained: whether to compute the AUROC's interval, the promise, P(agree) and
-            P(correct), which no decision needs.
+        seed: the seed of folds.
+        explained: whether to compute the promise and P(correct), which no decision
+            needs.
         whole: the calibration of all kinds of request, if these questions are of one
             kind. The prior is then shrunk towards its prior, and fewer than 64
             questions take everything else from it.
 
     Raises:
-        CalibrationDataError: fewer than 2 questions with an answer, or scores of
-            another number of measures.
+        CalibrationDataError: fewer than 2 questions with an answer, labels that
+            determine no Algorithm 1 if that was asked for, or scores of another number
+            of measures.
     """
     rows = _checked(observations, len(measures))
     voted = _voted(rows)
     # A rare kind of request borrows all but its prior.
-    if whole and len(voted) < _FEWEST_OF_KIND:
-        return _with_own_prior(whole, voted)
-    measures, rows = _with_distinct_scores(measures, rows)
-    labelled = _labelled(rows)
-    selection = _selected(labelled, measures, seed)
-    if selection is not None:
-        index = measures.index(selection.measure)
-        measures, rows = _with_measures([index], measures, rows)
-        labelled = _labelled(rows)
-    voted = _voted(rows)
-    trusted = trusted_measure(voted, measures, seed, explained=explained)
-    recorded: dict[str, Any] = {
-        "provenance": provenance or {},
-        "fingerprint": fingerprint or Fingerprint(),
-    }
-    gated = _gated(
-        labelled, measures, trusted, selection, p_target=p_target, **recorded
-    )
+    if whole and whole.rule_ and len(voted) < _FEWEST_OF_KIND:
+        return _with_own_prior(whole, whole.rule_, voted, measures, budget)
+    sources = provenance or {}
+    recorded = {"p_target": p_target, "fingerprint": fingerprint or Fingerprint()}
     several = sum(len(question.answers) > 1 for question in voted)
-    # With one response to each question, nothing shows how they agree.
-    if isinstance(gated, Calibration) and several < 2:
-        return gated
+    labelled = _labelled(rows)
+    if method == "paper" or (labelled and several < 2):
+        return _by_algorithm1(labelled, measures, seed, sources, **recorded)
     if len(voted) < 2:
         raise CalibrationDataError(
             f"{len(voted)} of {len(rows)} questions have an answer; 16 are enough to "
             "begin"
         )
-    prior = _fitted_prior(voted, whole)
-    rule = _rule_block(prior, trusted, voted, threshold)
-    if isinstance(gated, Calibration):
-        calibration = gated.model_copy(
-            update={"rule_": rule, "untrusted": trusted.fields.get("untrusted")}
-        )
-    else:
-        calibration = _by_agreement(rule, trusted, len(voted), gated, **recorded)
+    row, untrusted = _scores_to_read(voted, measures)
+    towards = whole.rule_.agreement_prior if whole and whole.rule_ else None
+    prior, scores = fit_agreement(voted, row, budget=budget, towards=towards)
+    if scores is None:
+        untrusted = untrusted or "the scores are too few, or all equal"
+        row = None
+    if threshold is None:
+        threshold = DEFAULT_AGREEMENT if scores is None else SCORED_AGREEMENT
+    measure = None if row is None else measures[row]
+    calibration = Calibration.now(
+        measure,
+        None if row is None else _finite_scores(voted, row),
+        method="consensus",
+        n=len(voted),
+        gate=Gate(
+            threshold=None, closed_because="the agreement rule decides, which has none"
+        ),
+        rule=RuleBlock.agreement(prior, threshold, scores),
+        untrusted=untrusted,
+        accuracy=_accuracy(labelled),
+        **(sources.get(measure.signal, {}) if measure else {}),
+        **recorded,
+    )
     if not explained:
         return calibration
-    return calibration.model_copy(
-        update=promises_of(calibration, prior, voted, trusted.row, budget)
-    )
+    rule = calibration.rule(budget=budget)
+    promises = {
+        "guarantee": (
+            f"learned from {len(voted)} questions by agreement, which is not "
+            "correctness"
+        ),
+        "p_correct": correctness_curve(rule, voted, row),
+    }
+    return calibration.model_copy(update=promises)
 
 
 def _checked(observations: Iterable[Observation], measures: int) -> list[Observation]:
@@ -168,6 +179,93 @@ def _checked(observations: Iterable[Observation], measures: int) -> list[Observa
 def _voted(rows: Iterable[Observation]) -> list[Observation]:
     """Return the questions with an answer."""
     return [row for row in rows if not {*row.answers} <= {None}]
+
+
+def _scores_to_read(
+    questions: Sequence[Observation], measures: Sequence[Measure]
+) -> tuple[int | None, str | None]:
+    """Return the row of the scores that the agreement rule reads, or why it reads none.
+
+    Labels refuse scores that tell right responses from wrong ones to the same question
+    worse than chance, 95 % sure.
+    """
+    by_preference = [measure for measure in READ_SCORES if measure in measures]
+    by_preference += [measure for measure in measures if measure not in READ_SCORES]
+    for measure in by_preference:
+        row = measures.index(measure)
+        if any(np.isfinite(question.scores[row]).any() for question in questions):
+            break
+    else:
+        return None, "there are no scores"
+    within = mean_auroc(auroc_per_question(judged_votes(questions, row))[0])
+    if within is not None and within.high < 0.5:
+        return None, f"{measure} is higher for wrong responses where labels are known"
+    return row, None
+
+
+def _finite_scores(questions: Iterable[Observation], row: int) -> Any:
+    scores = np.concatenate([question.scores[row] for question in questions])
+    return scores[np.isfinite(scores)]
+
+
+def _labelled(rows: Sequence[Observation]) -> list[Observation]:
+    """Return the questions whose first response has a label; none if these are too few.
+
+    Reported outcomes are not labels, because they are reported for a biased choice of
+    questions.
+    """
+    labelled = [row for row in rows if row.right and row.right[0] is not None]
+    if len(labelled) < _LABELLED * len(rows):
+        return []
+    return labelled
+
+
+def _accuracy(labelled: Sequence[Observation]) -> float | None:
+    """Return the share of right first responses; None without labels."""
+    if not labelled:
+        return None
+    return float(np.mean([bool(row.right[0]) for row in labelled]))
+
+
+def _by_algorithm1(
+    labelled: Sequence[Observation],
+    measures: Sequence[Measure],
+    seed: int,
+    provenance: Mapping[str, Mapping[str, int | None]],
+    **options: Any,
+) -> Calibration:
+    """Run Algorithm 1 on the first responses, by the measure that labels choose.
+
+    Raises:
+        CalibrationDataError: the labels determine no calibration.
+    """
+    if not labelled:
+        raise CalibrationDataError(
+            "fewer than half of the questions have a label, and the paper's rule needs "
+            "them"
+        )
+    measures, labelled = _with_distinct_scores(measures, labelled)
+    if not measures:
+        raise CalibrationDataError(
+            "there are no scores, and first responses teach nothing without them; ask "
+            "each question more than once (max_samples=...)"
+        )
+    selection = _selected(labelled, measures, seed)
+    if selection is not None:
+        measure = selection.measure
+    else:
+        measure = default_measure({candidate.signal for candidate in measures})
+        # The paper's may be left out, as a measure without any score is.
+        if measure not in measures:
+            measure = measures[0]
+    _, rows = _with_measures([measures.index(measure)], measures, labelled)
+    return calibrate_first_responses(
+        rows,
+        measure,
+        **(selection.evidence if selection else {}),
+        **provenance.get(measure.signal, {}),
+        **options,
+    )
 
 
 def _with_distinct_scores(
@@ -196,18 +294,6 @@ def _with_measures(
     return chosen, [replace(row, scores=row.scores[indices]) for row in rows]
 
 
-def _labelled(rows: Sequence[Observation]) -> list[Observation]:
-    """Return the questions whose first response has a label; none if these are too few.
-
-    Reported outcomes are not labels, because they are reported for a biased choice of
-    questions.
-    """
-    labelled = [row for row in rows if row.right and row.right[0] is not None]
-    if len(labelled) < _LABELLED * len(rows):
-        return []
-    return labelled
-
-
 def _selected(
     labelled: Sequence[Observation], measures: Sequence[Measure], seed: int
 ) -> Selection | None:
@@ -231,143 +317,38 @@ def _selected(
     return select_among(compared, scores[candidates], right, seed=seed)
 
 
-def _gated(
-    labelled: Sequence[Observation],
-    measures: Sequence[Measure],
-    trusted: Trusted,
-    selection: Selection | None,
-    *,
-    provenance: Mapping[str, Mapping[str, int | None]],
-    **options: Any,
-) -> Calibration | str:
-    """Run Algorithm 1 on the first responses. Return why there is no gate if they do
-    not determine it.
-    """
-    if not labelled or not measures:
-        return "the agreement rule decides, which has no gate"
-    measure = trusted.measure or measures[0]
-    if len(measures) > 1 and trusted.measure is None:
-        paper = default_measure({candidate.signal for candidate in measures})
-        # The paper's may be left out, as a measure without any score is.
-        if paper in measures:
-            measure = paper
-    _, rows = _with_measures([measures.index(measure)], measures, labelled)
-    try:
-        return calibrate_first_responses(
-            rows,
-            measure,
-            **(selection.evidence if selection else {}),
-            **provenance.get(measure.signal, {}),
-            **options,
-        )
-    except CalibrationDataError as error:
-        return str(error)
-
-
-def _rule_block(
-    prior: Prior, trusted: Trusted, voted: Sequence[Observation], threshold: float
-) -> RuleBlock:
-    parameters = {"threshold": threshold}
-    if trusted.odds is not None:
-        parameters |= {
-            "vote_threshold": _VOTE_THRESHOLD,
-            "alternatives": alternatives(voted),
-        }
-    return RuleBlock.agreement(prior, trusted.odds, **parameters)
-
-
-def _by_agreement(
-    rule: RuleBlock,
-    trusted: Trusted,
-    n: int,
-    no_gate: str,
-    *,
-    provenance: Mapping[str, Mapping[str, int | None]],
-    fingerprint: Fingerprint,
-) -> Calibration:
-    """Return a calibration without a gate."""
-    source: Mapping[str, int | None] = {}
-    if trusted.measure is not None:
-        source = provenance.get(trusted.measure.signal, {})
-    return Calibration.now(
-        trusted.measure,
-        trusted.scores,
-        method="consensus",
-        n=n,
-        gate=Gate(threshold=None, closed_because=no_gate),
-        rule=rule,
-        fingerprint=fingerprint,
-        **trusted.fields,
-        **source,
-    )
-
-
 def _with_own_prior(
-    whole: Calibration, questions: Sequence[Observation]
+    whole: Calibration,
+    rule: RuleBlock,
+    questions: Sequence[Observation],
+    measures: Sequence[Measure],
+    budget: int,
 ) -> Calibration:
     """Return the calibration of all kinds of request with the prior of these questions,
     and without its guarantee.
+
+    Args:
+        whole: the calibration of all kinds.
+        rule: its rule.
+        questions: questions of one kind, with an answer.
+        measures: the measure of each row of their scores.
+        budget: responses to a question at most.
     """
     if len(questions) < 2:
         raise CalibrationDataError(
             f"{len(questions)} questions have an answer; 16 are enough to begin"
         )
-    assert whole.rule_ is not None
-    prior = _fitted_prior(questions, whole)
+    scores = None if rule.scores is None else rule.scores.model()
+    row = None if whole.measure is None else measures.index(whole.measure)
+    prior, _ = fit_agreement(
+        questions, row, budget=budget, towards=rule.agreement_prior, fixed=scores
+    )
     changes = {
-        "rule_": whole.rule_.with_prior(prior),
+        "rule_": rule.with_prior(prior),
         "n": len(questions),
         "guarantee": None,
     }
     return whole.model_copy(update=changes)
-
-
-def _fitted_prior(questions: Sequence[Observation], whole: Calibration | None) -> Prior:
-    towards = None
-    if whole and whole.rule_:
-        towards = whole.rule_.agreement_prior
-    return fit_prior([question.answers for question in questions], towards)
-
-
-def fit_prior(
-    answers: Sequence[Iterable[int | str | None]], towards: Prior | None = None
-) -> Prior:
-    """Return the weights of the default components that make these answers most
-    probable, by expectation-maximisation.
-
-    If sampling stopped by how answers agreed, that cancels out. If it also stopped by
-    confidence, it does not: sampling went on when confidence was low, so the prior
-    expects too little agreement, and a few more samples are drawn.
-
-    Args:
-        answers: for each question, one number or text per response, equal for equal
-            answers; None for no answer.
-        towards: the prior that few questions are shrunk towards; None for a uniform
-            one.
-    """
-    grid = default_components()
-    counts: Counter[tuple[int, ...]] = Counter()
-    for of_question in answers:
-        votes = Counter(answer for answer in of_question if answer is not None)
-        counts[tuple(sorted(votes.values(), reverse=True))] += 1
-    # Questions without a vote show no agreement.
-    del counts[()]
-    if towards is None:
-        before = np.full(len(grid), 1 / len(grid))
-        pseudo = _PSEUDO_QUESTIONS
-    else:
-        before = np.array(towards.weights)
-        pseudo = _PSEUDO_QUESTIONS_OF_ALL
-    weights = before
-    if counts:
-        distinct = sorted(counts, key=str)
-        times = np.array([counts[case] for case in distinct])
-        likely = likelihoods(distinct, grid)
-        for _ in range(_ROUNDS):
-            joint = likely * weights
-            belongs = joint / joint.sum(axis=1, keepdims=True)
-            weights = (times @ belongs + pseudo * before) / (counts.total() + pseudo)
-    return Prior(grid, tuple((weights / weights.sum()).tolist()))
 
 
 def with_expectation(
@@ -406,7 +387,7 @@ def with_expectation(
         for question in voted:
             further = _further(prior, question.answers, budget, rng)
             complete.append([*question.responses(row), *further])
-        rule = calibration.rule(budget=budget, on_missing_confidence="count")
+        rule = calibration.rule(budget=budget)
         samples = _mean_samples(rule, complete, budget)
         uncalibrated = _mean_samples(FiniteHorizon(0.97, budget), complete, budget)
     expected = Expectation(

@@ -11,12 +11,9 @@ from typing import Final, NamedTuple, Self
 
 from langchain_reasc.calibration.calibration import Calibration
 from langchain_reasc.calibration.drift import (
-    AgreementRates,
     Drift,
     Expected,
-    NextResponse,
     mean_separation,
-    next_responses,
     separation,
 )
 from langchain_reasc.calibration.fitting import fit
@@ -27,7 +24,6 @@ from langchain_reasc.calibration.observations import (
     Observation,
     Observations,
 )
-from langchain_reasc.calibration.promises import agreement_curve
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import (
@@ -44,7 +40,6 @@ MINIMUM: Final = 16
 """The number of questions after which a learner fits for the first time."""
 GROWTH: Final = 1.25
 FEWEST_OUTCOMES: Final = 20
-NOTHING_EXPECTED: Final = Expected(None, AgreementRates(()), None)
 
 
 class _Counts(NamedTuple):
@@ -60,13 +55,13 @@ class _KindFit:
 
     Attributes:
         calibration: the calibration; None if the rows do not determine one.
-        expected: what to expect of the next questions under it.
+        expected: what to expect of the next questions under it; None for nothing.
         counts: how many rows there were.
         last: the number of the last row.
     """
 
     calibration: Calibration | None
-    expected: Expected
+    expected: Expected | None
     counts: _Counts
     last: int
 
@@ -160,7 +155,7 @@ class Learner:
         fitted = self._current.get(row.kind)
         if fitted is None or fitted.calibration is None:
             fitted = self._current.get(None)
-        if row.counted or fitted is None:
+        if row.counted or fitted is None or fitted.expected is None:
             return row
         predictions = fitted.expected.predictions(
             row.answers, row.scores, row.decided, row.answer
@@ -229,7 +224,7 @@ class Learner:
         fits = dict(self._current)
         if None in due or None not in fits:
             calibration = self._calibrated(observations.newest)
-            fits[None] = _KindFit(calibration, NOTHING_EXPECTED, counts[None], last)
+            fits[None] = _KindFit(calibration, None, counts[None], last)
         whole = fits[None].calibration
         if whole is not None:
             for kind in due:
@@ -258,7 +253,7 @@ class Learner:
         counts = self._counts()
         fits = dict(self._current)
         for kind in self._due(counts):
-            fitted = fits.get(kind) or _KindFit(None, NOTHING_EXPECTED, counts[kind], 0)
+            fitted = fits.get(kind) or _KindFit(None, None, counts[kind], 0)
             # The old calibration goes on, as if it had been made of these rows.
             fits[kind] = replace(fitted, counts=counts[kind], last=last)
         self._fits = fits
@@ -273,7 +268,7 @@ class Learner:
         self, rows: Sequence[Observation], whole: Calibration | None = None
     ) -> Calibration | None:
         try:
-            calibration = fit(
+            return fit(
                 rows,
                 self.measures,
                 budget=self._budget,
@@ -285,38 +280,26 @@ class Learner:
             )
         except CalibrationDataError:
             return None
-        if calibration.p_agree is not None or not self._explained:
-            return calibration
-        # Older rows with counted votes may determine it.
-        p_agree = agreement_curve(
-            calibration, self.measures, [*self.observations], budget=self._budget
-        )
-        return calibration.model_copy(update={"p_agree": p_agree})
 
     def _rule(self, calibration: Calibration) -> StoppingRule:
-        return calibration.rule(on_missing_confidence="count", budget=self._budget)
+        return calibration.rule(budget=self._budget)
 
     def _expect(
         self, rows: Iterable[Observation], calibration: Calibration | None
-    ) -> Expected:
+    ) -> Expected | None:
         """Return what to expect of the next questions, given these rows and this
-        calibration's rule.
+        calibration's rule; None without an agreement rule.
         """
-        if calibration is None:
-            return NOTHING_EXPECTED
+        if calibration is None or calibration.rule_ is None:
+            return None
         rule = self._rule(calibration)
         measure = calibration.measure
         scored_by = self.measures.index(measure) if measure in self.measures else None
-        following: list[NextResponse] = []
         separations: list[float] = []
-        for row in rows:
-            decision = decide(rule, row.responses(scored_by))
-            answer = None if decision.answer is None else int(decision.answer)
-            following += next_responses(row.answers, decision.samples, answer)
-            if scored_by is not None and calibration.rule_ and calibration.rule_.odds:
+        if scored_by is not None:
+            for row in rows:
+                decision = decide(rule, row.responses(scored_by))
                 separations += separation(
                     row.answers[: decision.samples], row.scores[scored_by]
                 )
-        return Expected(
-            scored_by, AgreementRates(following), mean_separation(separations)
-        )
+        return Expected(rule, scored_by, calibration.n, mean_separation(separations))

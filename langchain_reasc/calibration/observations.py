@@ -5,9 +5,8 @@ Everything that is learned is a function of these rows: the calibrations
 (:mod:`~langchain_reasc.calibration.drift`). Rows contain numbers and no text.
 """
 
-import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
@@ -15,19 +14,22 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from langchain_reasc.calibration.drift import Drift, DriftWatch, Prediction
+from langchain_reasc.calibration.drift import (
+    Drift,
+    DriftWatch,
+    Prediction,
+    responses_of,
+)
 from langchain_reasc.method.decision import Response
 
 __all__ = [
     "KEPT",
-    "KEPT_COUNTED",
     "KEPT_OF_KIND",
     "MOST_KINDS",
     "Audits",
     "Observation",
     "Observations",
     "SignalProvenance",
-    "agrees_with_majority",
     "numbered",
 ]
 
@@ -35,10 +37,6 @@ KEPT: Final = 512
 """How many of the newest rows count."""
 KEPT_OF_KIND: Final = 128
 """How many of each kind of request count at least."""
-KEPT_COUNTED: Final = 64
-"""How many rows with counted votes are kept at least, because only these show how
-likely further responses agree.
-"""
 MOST_KINDS: Final = 64
 """How many kinds of request are distinguished."""
 SignalProvenance = dict[str, dict[str, int | None]]
@@ -55,7 +53,7 @@ class Observation:
         scores: shape (measures, responses), S(y) by each candidate measure; NaN if
             there is none.
         right: whether each response is right, None if unknown; () without a label.
-        counted: whether votes were counted when it was sampled (ASC, or a budget).
+        counted: whether it was decided without a calibration.
         decided: responses that the decision rests on; later ones are audits.
         answer: the winning answer.
         id: names the question; None if its outcome cannot be reported.
@@ -104,15 +102,8 @@ class Observation:
         """Return the responses as a rule reads them, scored by this row of ``scores``;
         None for no scores.
         """
-        if measure is None:
-            scores: list[float | None] = [None] * len(self.answers)
-        else:
-            scores = [
-                score if math.isfinite(score) else None
-                for score in self.scores[measure].tolist()
-            ]
-        texts = [None if answer is None else str(answer) for answer in self.answers]
-        return list(map(Response, texts, scores))
+        scores = None if measure is None else self.scores[measure]
+        return responses_of(self.answers, scores)
 
 
 def numbered(answers: Iterable[str | None]) -> tuple[int | None, ...]:
@@ -122,27 +113,6 @@ def numbered(answers: Iterable[str | None]) -> tuple[int | None, ...]:
         None if answer is None else numbers.setdefault(answer, len(numbers))
         for answer in answers
     )
-
-
-def agrees_with_majority(answers: Sequence[int | None]) -> list[bool | None]:
-    """Return whether each response gives the answer that most of the others give.
-
-    None for a response without an answer, without others, or with one of several
-    leading answers.
-    """
-    votes = Counter(answers)
-    del votes[None]
-    agrees: list[bool | None] = []
-    for answer in answers:
-        rest = votes - Counter([answer])
-        most = max(rest.values(), default=0)
-        leading = [value for value, count in rest.items() if count == most]
-        is_tied = answer in leading and len(leading) > 1
-        if answer is None or not rest or is_tied:
-            agrees.append(None)
-        else:
-            agrees.append(answer in leading)
-    return agrees
 
 
 class Audits(NamedTuple):
@@ -162,8 +132,8 @@ class Audits(NamedTuple):
 class Observations:
     """The rows that count, in the order in which they were asked.
 
-    These are the last 512, the last 128 of each of the 64 most frequent kinds of
-    request, and the last 64 with counted votes. When a row shows drift, it and all rows
+    These are the last 512, and the last 128 of each of the 64 most frequent kinds of
+    request. When a row shows drift, it and all rows
     before it are dropped: a restart.
 
     Attributes:
@@ -233,15 +203,12 @@ class Observations:
             return []
         kinds = self.kinds
         of_kind = Counter(row.kind for row in self.newest)
-        with_counts = sum(row.counted for row in self.newest)
         dropped: list[int] = []
         # From the newest to the oldest, so that each kind keeps its newest rows.
         for number in reversed(numbers[:-KEPT]):
             row = self.rows[number]
-            is_needed_of_kind = row.kind in kinds and of_kind[row.kind] < KEPT_OF_KIND
-            if is_needed_of_kind or (row.counted and with_counts < KEPT_COUNTED):
+            if row.kind in kinds and of_kind[row.kind] < KEPT_OF_KIND:
                 of_kind[row.kind] += 1
-                with_counts += row.counted
             else:
                 dropped.append(number)
                 del self.rows[number]

@@ -16,13 +16,12 @@ from weakref import WeakSet
 from langchain_reasc.calibration.answered_question import AnsweredQuestion
 from langchain_reasc.calibration.calibration import Calibration
 from langchain_reasc.calibration.drift import Drift
+from langchain_reasc.calibration.fitting import READ_SCORES
 from langchain_reasc.calibration.learner import MINIMUM, Learner
 from langchain_reasc.calibration.observation_log import ObservationLog
 from langchain_reasc.calibration.observations import Observations
-from langchain_reasc.calibration.selection import candidate_measures
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET
-from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 from langchain_reasc.models.fingerprint import Fingerprint
 from langchain_reasc.threads import in_event_loop, start_daemon
 
@@ -49,7 +48,7 @@ class ConsensusCalibrator:
     call from several threads.
 
     Each answered question becomes a row. The first calibration is made at ``minimum``
-    rows; before, the caller counts votes (ASC). Further ones are made each time the
+    rows; before, the caller decides without one. Further ones are made each time the
     rows have grown by a quarter. A thread scores responses, appends rows and
     calibrates. It ends when it has nothing to do.
 
@@ -61,8 +60,8 @@ class ConsensusCalibrator:
     :class:`~langchain_reasc.calibration.drift.DriftMonitor`.
 
     Args:
-        measure: how responses are scored; None chooses among all measures that the
-            responses carry.
+        measure: how responses are scored; None for the confidence that the model
+            states, or else the mean log-probability of the tokens.
         budget: responses to a question at most.
         minimum: questions before the first calibration.
         fingerprint: the model, prompt and sampling.
@@ -95,7 +94,7 @@ class ConsensusCalibrator:
         self.measure = measure
         self._fingerprint = fingerprint or Fingerprint()
         self._seed = seed
-        measures = [measure] if measure else candidate_measures([*SIGNALS, VERBALIZED])
+        measures = [measure] if measure else [*READ_SCORES]
         self._learner = Learner(
             measures,
             budget=budget,
@@ -202,15 +201,14 @@ class ConsensusCalibrator:
         so_far = f"{number} of {learner.minimum} questions seen"
         if drift:
             return (
-                f"{_DRIFTED[drift]}, so that was forgotten: counting votes (ASC) and "
-                f"learning again ({so_far})"
+                f"{_DRIFTED[drift]}, so that was forgotten: counting votes and learning "
+                f"again ({so_far})"
             )
         if number >= learner.minimum:
             return (
-                f"nothing could be learned from {number} questions yet: counting votes "
-                "(ASC)"
+                f"nothing could be learned from {number} questions yet: counting votes"
             )
-        return f"learning without labels ({so_far}): counting votes (ASC)"
+        return f"learning without labels ({so_far}): counting votes"
 
     @property
     def learns_of(self) -> tuple[Measure | None, Fingerprint, Path | None]:
@@ -232,7 +230,7 @@ class ConsensusCalibrator:
 
         Args:
             question: the question.
-            learned: whether a learned calibration decided it, and not plain ASC.
+            learned: whether a learned calibration decided it.
         """
         _finish_at_exit()
         with self._turn:

@@ -1,26 +1,22 @@
 """The parts of a calibration file from which stopping rules and probabilities are made:
-priors, odds, curves.
+priors, score models, curves.
 """
 
-import math
+from collections.abc import Sequence
+from dataclasses import fields
 from functools import lru_cache
 from itertools import pairwise
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import Field, FiniteFloat, field_validator, model_validator
+from pydantic import Field, FiniteFloat, model_validator
 
-from langchain_reasc.calibration.parts import Probability, Record
+from langchain_reasc.calibration.parts import Positive, Probability, Record
 from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method.agreement import Agreement, Component, Prior
-from langchain_reasc.method.bayesian_vote import BayesianVote, PointOdds
-from langchain_reasc.method.decision import Decision, support
-from langchain_reasc.method.stopping import StoppingRule
-from langchain_reasc.models.settings import without
+from langchain_reasc.method.score_model import ScoreModel
 
-__all__ = ["RuleBlock", "SupportCurve", "prior_parts"]
-
-Parameter = Literal["threshold", "vote_threshold", "alternatives", "average"]
+__all__ = ["RuleBlock", "ScorePart", "SupportCurve"]
 
 
 class PriorPart(Record):
@@ -41,13 +37,39 @@ class PriorPart(Record):
         return self
 
 
-class KnownOdds(Record):
-    """The probability that a response with this score is right, or agrees with the
-    majority.
+class ScorePart(Record):
+    """What the scores of responses tell of agreement: see
+    :class:`~langchain_reasc.method.score_model.ScoreModel`.
+
+    Attributes:
+        knots: (score, normal score), both rising.
+        intercept: a.
+        of_questions: b.
+        of_answers: δ.
+        question_variance: σ_q².
+        answer_variance: σ_a².
+        response_variance: σ_r².
     """
 
-    score: FiniteFloat
-    p: Annotated[FiniteFloat, Field(gt=0, lt=1)]
+    knots: tuple[tuple[FiniteFloat, FiniteFloat], ...]
+    intercept: FiniteFloat
+    of_questions: FiniteFloat
+    of_answers: FiniteFloat
+    question_variance: Positive
+    answer_variance: Positive
+    response_variance: Positive
+
+    @model_validator(mode="after")
+    def _makes_a_model(self) -> Self:
+        try:
+            self.model()
+        except ConfigurationError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    def model(self) -> ScoreModel:
+        """Return the score model."""
+        return ScoreModel(**dict(self))
 
 
 class RuleBlock(Record):
@@ -55,37 +77,27 @@ class RuleBlock(Record):
 
     Attributes:
         name: the rule's name.
-        parameters: ``threshold``; with odds also ``vote_threshold`` and
-            ``alternatives`` of the Bayesian vote, and ``average``, the probability of a
-            response without a score.
+        threshold: θ.
         prior: how answers agree.
-        odds: P(right) at some scores, ascending. Between them the log-odds are
-            interpolated linearly.
+        scores: what scores tell of agreement; null if only answers count.
     """
 
     name: Literal["agreement"] = "agreement"
-    parameters: dict[Parameter, FiniteFloat]
+    threshold: FiniteFloat
     prior: tuple[PriorPart, ...]
-    odds: tuple[KnownOdds, ...] = ()
+    scores: ScorePart | None = None
 
     @classmethod
     def agreement(
-        cls, prior: Prior, odds: PointOdds | None = None, **parameters: float
+        cls, prior: Prior, threshold: float, scores: ScoreModel | None = None
     ) -> Self:
-        """Return the block for a prior. With ``odds``, votes are also weighed as in a
-        Bayesian vote.
-
-        Args:
-            prior: how answers agree.
-            odds: log-odds by score.
-            parameters: all but ``average``.
-        """
-        stored = []
-        if odds is not None:
-            parameters["average"] = _probability(odds.average)
-            for score, log_odds in odds.points:
-                stored.append(KnownOdds(score=score, p=_probability(log_odds)))
-        return cls(parameters=parameters, prior=prior_parts(prior), odds=tuple(stored))
+        """Return the block of a rule."""
+        part = None
+        if scores is not None:
+            part = ScorePart(
+                **{field.name: getattr(scores, field.name) for field in fields(scores)}
+            )
+        return cls(threshold=threshold, prior=prior_parts(prior), scores=part)
 
     def with_prior(self, prior: Prior) -> Self:
         """Return a copy with another prior."""
@@ -96,55 +108,25 @@ class RuleBlock(Record):
         """How answers agree."""
         return _prior_from(self.prior)
 
-    @field_validator("parameters", mode="before")
-    @classmethod
-    def _without_worth(cls, parameters: Any) -> Any:
-        """Drop what earlier versions stored of a second stop."""
-        if not isinstance(parameters, dict):
-            return parameters
-        return without(parameters, {"worth"})
-
-    @field_validator("parameters")
-    @classmethod
-    def _average_has_odds(
-        cls, parameters: dict[Parameter, float]
-    ) -> dict[Parameter, float]:
-        average = parameters.get("average")
-        if average is not None and not 0 < average < 1:
-            raise ValueError(f"average must be above 0 and below 1, got {average:g}")
-        return parameters
-
     @model_validator(mode="after")
     def _makes_a_rule(self) -> Self:
         try:
             # The rule itself checks the ranges of its parameters.
             self.rule(budget=1)
-        except (ConfigurationError, KeyError) as error:
+        except ConfigurationError as error:
             raise ValueError(
                 f"these are not parameters of the agreement rule: {error}"
             ) from None
         return self
 
-    def rule(
-        self, *, budget: int, on_missing_confidence: Literal["error", "count"] = "error"
-    ) -> StoppingRule:
+    def rule(self, *, budget: int) -> Agreement:
         """Return the stopping rule; see :meth:`Calibration.rule`.
 
         Raises:
             ConfigurationError: a parameter is out of its range.
         """
-        vote = None
-        if self.odds:
-            points = tuple((odds.score, _log_odds(odds.p)) for odds in self.odds)
-            vote = BayesianVote(
-                PointOdds(points, _log_odds(self.parameters["average"])),
-                self.parameters["vote_threshold"],
-                alternatives=self.parameters["alternatives"],
-                on_missing_confidence=on_missing_confidence,
-            )
-        return Agreement(
-            self.agreement_prior, self.parameters["threshold"], budget, vote
-        )
+        scores = None if self.scores is None else self.scores.model()
+        return Agreement(self.agreement_prior, self.threshold, budget, scores)
 
 
 def prior_parts(prior: Prior) -> tuple[PriorPart, ...]:
@@ -167,33 +149,25 @@ def _prior_from(parts: tuple[PriorPart, ...]) -> Prior:
     )
 
 
-def _probability(log_odds: float) -> float:
-    return 1 / (1 + math.exp(-log_odds))
-
-
-def _log_odds(p: float) -> float:
-    return math.log(p / (1 - p))
-
-
 class SupportCurve(Record):
-    """The probability that an answer is right, or agrees with further responses, by the
-    support of its decision.
+    """The probability that an answer is right, by the support of its decision.
 
     Attributes:
-        statistic: what the curve reads of a decision: the winner's expected share, see
-            :meth:`support`.
-        prior: how answers agree, from which the share is computed; if empty, the share
-            is (v + 1)/(Σv + 2).
+        statistic: what the curve reads of a decision: see
+            :func:`~langchain_reasc.method.decision.support`.
         points: (support, probability), both rising. Between them the curve is linear,
             outside of them constant.
+        low: the lower ends of 95 % intervals of these probabilities.
+        high: their upper ends.
         n: decisions that it was fitted on.
-        right: share of them that were right, or that agreed.
+        right: share of them that were right.
         rule: the rule that decided; null if the curve holds for any rule.
     """
 
     statistic: Literal["support"] = "support"
-    prior: tuple[PriorPart, ...] = ()
     points: Annotated[tuple[tuple[FiniteFloat, Probability], ...], Field(min_length=1)]
+    low: tuple[Probability, ...]
+    high: tuple[Probability, ...]
     n: int = Field(ge=2)
     right: Probability
     rule: str | None = None
@@ -206,25 +180,24 @@ class SupportCurve(Record):
                     f"the probability rises with the support, but {after} comes after "
                     f"{before}"
                 )
+        if not len(self.low) == len(self.high) == len(self.points):
+            raise ValueError(
+                f"{len(self.points)} points have {len(self.low)} lower and "
+                f"{len(self.high)} upper ends"
+            )
         return self
-
-    def support(self, decision: Decision) -> float | None:
-        """Return the support of a decision as the curve reads it; None without any
-        vote.
-
-        The prior shrinks a share of few votes towards that of other questions. So the
-        curve also holds for decisions on more votes than it was fitted on: 8 of 16 mean
-        more than 2 of 4.
-        """
-        # Weighed votes have no prior.
-        if not self.prior:
-            return support(decision)
-        return support(decision, _prior_from(self.prior).share)
 
     def probability(self, support: float) -> float:
         """Return the probability at this support."""
-        supports, probabilities = zip(*self.points, strict=True)
-        return float(np.interp(support, supports, probabilities))
+        return self._at(support, [probability for _, probability in self.points])
+
+    def interval(self, support: float) -> tuple[float, float]:
+        """Return the 95 % interval of the probability at this support."""
+        return self._at(support, self.low), self._at(support, self.high)
+
+    def _at(self, support: float, values: Sequence[float]) -> float:
+        supports = [at for at, _ in self.points]
+        return float(np.interp(support, supports, values))
 
     def holds_for(self, rule: str) -> bool:
         """Whether it was fitted on decisions of the rule of this name."""

@@ -16,7 +16,9 @@ from langchain_reasc.calibration.observations import Observation, Observations
 from langchain_reasc.calibration.parts import AUROC, Gate
 from langchain_reasc.calibration.reliability import Share, reliability_of
 from langchain_reasc.calibration.stored_rule import SupportCurve
+from langchain_reasc.method.agreement import Agreement
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.stopping import DEFAULT_BUDGET, Response
 
 __all__ = [
     "Description",
@@ -292,10 +294,6 @@ def _measured(calibration: Calibration) -> Iterator[Entry]:
     yield from _questions(calibration)
     yield from _measure(calibration)
     if calibration.by_agreement:
-        if calibration.measure and calibration.untrusted:
-            yield Entry("Votes", f"are counted, not weighed: {calibration.untrusted}")
-        if calibration.method != "consensus" and calibration.fallback is None:
-            yield from _gate_entries(calibration.gate)
         yield from _agreement_entries(calibration)
         return
     yield from _gate_entries(calibration.gate)
@@ -344,20 +342,14 @@ def _measure(calibration: Calibration) -> Iterator[Entry]:
             value += f", {auroc.cross_validated:.2f} held out"
         if calibration.within:
             value += f"; within a question {_with_interval(calibration.within)}"
-        event = "a right response scores above a wrong one"
-        if calibration.method == "consensus":
-            event = (
-                "a response that agrees with the others scores above one that does not"
-            )
-        yield Entry("", f"{value}: how often {event}")
-    if calibration.method != "consensus":
-        for rejected in calibration.rejected:
-            measure = Measure(rejected.signal, rejected.score, rejected.window)
-            yield Entry(
-                "",
-                f"rather than {measure}: AUROC {rejected.auroc:.2f} "
-                f"({-rejected.behind:+.2f})",
-            )
+        yield Entry("", f"{value}: how often a right response scores above a wrong one")
+    for rejected in calibration.rejected:
+        measure = Measure(rejected.signal, rejected.score, rejected.window)
+        yield Entry(
+            "",
+            f"rather than {measure}: AUROC {rejected.auroc:.2f} "
+            f"({-rejected.behind:+.2f})",
+        )
     yield Entry(
         "Scores",
         f"mean {calibration.mean:.4g}, standard deviation {calibration.std:.4g}",
@@ -369,27 +361,36 @@ def _agreement_entries(calibration: Calibration) -> Iterator[Entry]:
     if calibration.guarantee:
         yield Entry("Promise", calibration.guarantee)
     yield from _p_correct(calibration)
-    if calibration.p_agree:
-        yield Entry(
-            "P(agree)",
-            f"{_support_range(calibration.p_agree)}: how likely further responses "
-            "agree with it, which is not how likely it is right",
-        )
     yield Entry(
         "In use",
         "sampling stops as soon as the answer is unlikely to change, were all "
         "responses drawn",
     )
     block = calibration.rule_
-    if block and block.prior:
-        share = block.agreement_prior.share
-        shares = ", ".join(
-            f"{share([votes]):.0%} after {votes}" for votes in (1, 2, 4, 8)
+    if block is None:
+        return
+    rule = block.rule(budget=DEFAULT_BUDGET)
+    shares = ", ".join(
+        f"{_agrees(rule, [Response('')] * votes):.0%} after {votes}"
+        for votes in (1, 2, 4, 8)
+    )
+    yield Entry(
+        "Agreement",
+        f"of one more response with all so far, where these agree: {shares}",
+    )
+    if block.scores is not None:
+        knots = block.scores.knots
+        low, middle, high = (knots[len(knots) * part // 10][0] for part in (1, 5, 9))
+        after_one = ", ".join(
+            f"{_agrees(rule, [Response('', score)]):.0%} if it scores {score:.3g}"
+            for score in (low, middle, high)
         )
-        yield Entry(
-            "Agreement",
-            f"of one more response with all so far, where these agree: {shares}",
-        )
+        yield Entry("", f"with its score, after 1: {after_one}")
+
+
+def _agrees(rule: Agreement, responses: Sequence[Response]) -> float:
+    """Return how likely one more response agrees with these, which all agree."""
+    return rule(responses).agrees or 0.0
 
 
 def _gate_entries(gate: Gate) -> Iterator[Entry]:
@@ -415,6 +416,6 @@ def _support_range(curve: SupportCurve) -> str:
     low, lowest = curve.points[0]
     high, highest = curve.points[-1]
     return (
-        f"{lowest:.2f} where {low:.0%} of the votes support the answer, "
-        f"{highest:.2f} where {high:.0%} do"
+        f"{lowest:.2f} where one more response would agree in {low:.0%} of the cases, "
+        f"{highest:.2f} where in {high:.0%}"
     )

@@ -10,12 +10,15 @@ seen. With d = −κ and α = mκ it is the symmetric Dirichlet over m answers. 
 themselves to models that hardly ever do.
 
 The probability that the leader stays is exact: dynamic programming over partitions,
-backwards from the last answer.
+backwards from the last answer. With a :class:`~.score_model.ScoreModel`, the scores of
+responses join the same posterior: of component c, and of the answer K that the whole
+budget would give, it is proportional to w_c · EPPF_c(counts) · P(K | counts, c) ·
+N(scores | c, K).
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
 from typing import ClassVar, Final, NamedTuple
@@ -24,9 +27,10 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method.decision import Decision, Reason, Response, is_cut_off_alone
-from langchain_reasc.method.evidence import evidence_by_answer, leader, posterior
+from langchain_reasc.method.decision import Decision, Response, is_cut_off_alone
+from langchain_reasc.method.evidence import evidence_by_answer
 from langchain_reasc.method.horizon import stays_ahead
+from langchain_reasc.method.score_model import AnswerScores, ScoreModel
 from langchain_reasc.method.stopping import (
     DEFAULT_BUDGET,
     StoppingRule,
@@ -38,9 +42,13 @@ __all__ = [
     "LARGEST_HORIZON",
     "Agreement",
     "Component",
+    "Outlook",
     "Prior",
     "default_components",
+    "final_answers",
+    "likelihood",
     "likelihoods",
+    "scored_horizon",
     "stays",
 ]
 
@@ -58,18 +66,19 @@ the others, largest first.
 
 @dataclass(frozen=True)
 class Agreement(StoppingRule):
-    """Stop when P(the leader now is what the whole budget would answer | the counts) ≥
-    ``threshold``.
+    """Stop when P(K is the answer | counts, scores) ≥ ``threshold``, where K is what
+    the whole budget would answer.
 
-    The probability is exact for the prior, which is learned without labels from how
-    often answers agree. A response without a vote uses one of the remaining calls. The
-    rule promises agreement with the majority of the whole budget, not a right answer.
-    The posterior is that of Eq. 5. The rule itself does not stop at the end of the
-    budget; combine it with :class:`~langchain_reasc.method.stopping.Cap`.
+    The probability is exact for the prior and the score model, which are learned
+    without labels from how often answers agree, and how the scores of responses depend
+    on it. A response without a score is a count, and one without a vote uses one of the
+    remaining calls. The rule promises agreement with the majority of further responses,
+    not a right answer. The rule itself does not stop at the end of the budget; combine
+    it with :class:`~langchain_reasc.method.stopping.Cap`.
 
-    With ``vote``, responses are weighed by their scores. The leader is then that of the
-    weighted votes, and sampling also stops when the weighted votes are sufficient. The
-    counts stop sampling only if they have the same leader.
+    With scores, K is what twice the budget would answer, up to 24 responses, and the
+    answer is the likeliest one, also when the budget is spent: scores tell what further
+    responses would answer. Without, the answer is the leader.
 
     Attributes:
         prior: the expected agreement of answers.
@@ -77,77 +86,158 @@ class Agreement(StoppingRule):
         budget: the total number of responses, ``max_samples``. The probability is exact
             up to 24 answers. Beyond 24, only the two leading answers count, as in
             :class:`~langchain_reasc.method.horizon.FiniteHorizon`.
-        vote: a rule that weighs responses by their scores; None counts responses.
+        scores: what the scores of responses tell; None if only answers count.
     """
 
     name: ClassVar[str] = "agreement"
     prior: "Prior"
     threshold: float = 0.97
     budget: int = DEFAULT_BUDGET
-    vote: StoppingRule | None = None
+    scores: ScoreModel | None = None
 
     def __post_init__(self) -> None:
         check_probability("threshold", self.threshold)
         check_budget(self.budget)
 
     @property
-    def first_wave(self) -> int | None:
-        return None if self.vote is None else self.vote.first_wave
-
-    @property
     def reads_scores(self) -> bool:
-        return self.vote is not None and self.vote.reads_scores
+        return self.scores is not None
+
+    @cached_property
+    def first_wave(self) -> int | None:
+        """The fewest equal responses that stop, if their scores are the best or the
+        worst; None if scores are not read.
+        """
+        if self.scores is None:
+            return None
+        extremes = [Response("", score) for score in self.scores.extremes]
+        for number in range(1, self.budget):
+            if any(self([response] * number).stop for response in extremes):
+                return number
+        return self.budget
 
     def __call__(self, responses: Sequence[Response]) -> Decision:
-        if self.vote is None:
-            return self._count(responses)
-        voted = self.vote(responses)
-        if voted.stop:
-            return voted
-        decision = self._count(responses)
-        if not decision.stop or voted.answer != decision.answer:
-            return voted
-        return replace(voted, stop=True, reason="agreement")
-
-    def weights(self, responses: Sequence[Response]) -> list[float]:
-        """Return one for each response, or its weight in the weighted vote."""
-        if self.vote is None:
-            return super().weights(responses)
-        return self.vote.weights(responses)
-
-    def _count(self, responses: Sequence[Response]) -> Decision:
-        """Decide with every vote counted as one."""
         evidence = evidence_by_answer((response.answer, 1.0) for response in responses)
-        stays = self.leader_stays(evidence, self.budget - len(responses))
-        stop = stays >= self.threshold and not is_cut_off_alone(responses)
-        reason: Reason | None = "agreement" if stop else None
+        left = self.budget - len(responses)
+        outlook = self._outlook(evidence, responses, left)
+        stop = (
+            left > 0
+            and outlook.stays >= self.threshold
+            and not is_cut_off_alone(responses)
+        )
         return Decision(
             stop,
-            leader(evidence),
-            reason,
+            outlook.answer,
+            "agreement" if stop else None,
             len(responses),
             evidence,
-            posterior(evidence),
+            outlook.stays,
+            agrees=outlook.agrees,
         )
 
     def leader_stays(self, votes: Mapping[str, float], left: int) -> float:
-        """Return P(the leader now is what the whole budget would answer); 0 without a
-        leader or calls left.
+        """Return P(the leader now is what the whole budget would answer | counts); 0
+        without a leader.
 
         Args:
             votes: how many responses gave each answer.
             left: remaining calls.
         """
-        lead, *rest = sorted(map(int, votes.values()), reverse=True) or [0]
-        total = lead + sum(rest)
-        if not lead or left <= 0:
-            return 0.0
-        if total >= LARGEST_HORIZON:
-            return stays_ahead(lead, max(rest, default=0), left)
-        # Beyond 24, calls without an answer do not shorten the horizon, because each
-        # horizon needs another table.
-        horizon = total + left if total + left <= LARGEST_HORIZON else self.budget
-        return self.prior.leader_stays([lead, *rest], horizon)
+        return self._of_leader(votes, left).stays
+
+    def _outlook(
+        self, votes: Mapping[str, float], responses: Sequence[Response], left: int
+    ) -> "Outlook":
+        """Return the answer, and how likely it is.
+
+        Args:
+            votes: how many responses gave each answer.
+            responses: the responses, for their scores.
+            left: remaining calls.
+        """
+        counts = tuple(sorted(map(int, votes.values()), reverse=True))
+        if self.scores is None or not 0 < sum(counts) < LARGEST_HORIZON:
+            return self._of_leader(votes, left)
+        ranked = _ranked(votes)
+        scores = self._normal_scores(self.scores, ranked, responses)
+        likely = self.scores.log_likelihoods(scores, self.prior.agreement)
+        horizon = scored_horizon(self.budget, sum(counts))
+        index, stays, agrees = self.prior.likeliest(likely, counts, horizon)
+        return Outlook(ranked[index], stays, agrees)
+
+    def _of_leader(self, votes: Mapping[str, float], left: int) -> "Outlook":
+        """Return the leader, and how likely it is by the counts alone."""
+        ranked = _ranked(votes)
+        if not ranked:
+            return Outlook(None, 0.0, None)
+        counts = tuple(int(votes[answer]) for answer in ranked)
+        total = sum(counts)
+        if left <= 0:
+            stays = 1 / counts.count(counts[0])
+        elif total >= LARGEST_HORIZON:
+            second = counts[1] if len(counts) > 1 else 0
+            stays = stays_ahead(counts[0], second, left)
+        else:
+            # Beyond 24, calls without an answer do not shorten the horizon, because
+            # each horizon needs another table.
+            is_exact = total + left <= LARGEST_HORIZON
+            horizon = total + left if is_exact else self.budget
+            stays = self.prior.leader_stays(counts, horizon)
+        return Outlook(ranked[0], stays, self.prior.share(counts))
+
+    def _normal_scores(
+        self,
+        scores: ScoreModel,
+        answers: Sequence[str],
+        responses: Sequence[Response],
+    ) -> AnswerScores:
+        """Return the normal scores of the answers."""
+        rows = {answer: row for row, answer in enumerate(answers)}
+        scored = [
+            (rows[response.answer], response.score)
+            for response in responses
+            if response.answer in rows
+            and response.score is not None
+            and not response.blank
+        ]
+        # The last row is that of all other answers.
+        number = [0.0] * (len(answers) + 1)
+        total = [0.0] * (len(answers) + 1)
+        normal = scores.normal_scores([score for _, score in scored])
+        for (row, _), score in zip(scored, normal.tolist(), strict=True):
+            number[row] += 1
+            total[row] += score
+        return AnswerScores.of_question(number, total)
+
+
+class Outlook(NamedTuple):
+    """An answer, and what to expect of it.
+
+    Attributes:
+        answer: the answer; None without a vote.
+        stays: P(it is K, the answer of the whole budget).
+        agrees: P(one further response would give it); None without a vote.
+    """
+
+    answer: str | None
+    stays: float
+    agrees: float | None
+
+
+def scored_horizon(budget: int, answers: int) -> int:
+    """Return the number of responses whose answer is K, with scores: twice the budget,
+    as far as that is exact.
+
+    Args:
+        budget: responses to a question at most.
+        answers: how many there are.
+    """
+    return max(min(2 * budget, LARGEST_HORIZON), answers)
+
+
+def _ranked(votes: Mapping[str, float]) -> list[str]:
+    """Return the answers, most votes first; of equal counts, the first one leads."""
+    return sorted(votes, key=lambda answer: -votes[answer])
 
 
 class Component(NamedTuple):
@@ -201,6 +291,16 @@ class Prior:
         components = default_components()
         return cls(components, (1 / len(components),) * len(components))
 
+    @cached_property
+    def agreement(self) -> Floats:
+        """g_c: the logit of how often two answers of each component agree, from −3 to
+        5; shape (components,).
+        """
+        grid = np.asarray(self.components, dtype=np.float64)
+        again = 1 - grid[:, 0]
+        other = np.maximum(grid[:, 1] + grid[:, 0], 1e-9)
+        return np.clip(np.log(again / other), -3.0, 5.0)
+
     def leader_stays(self, counts: Sequence[int], horizon: int) -> float:
         """Return P(the answer of ``counts[0]`` has the most votes once there are
         ``horizon`` answers | the counts).
@@ -216,6 +316,50 @@ class Prior:
             # the weights' sum may be one rounding above 1
             self._known[shape, horizon] = min(1.0, stay)
         return self._known[shape, horizon]
+
+    def likeliest(
+        self, log_likelihoods: Floats, counts: tuple[int, ...], horizon: int
+    ) -> tuple[int, float, float]:
+        """Return the likeliest answer once there are ``horizon`` answers | the counts,
+        the scores.
+
+        Args:
+            log_likelihoods: of the scores, for each answer, and for all others, as that
+                of the horizon; shape (answers + 1, components).
+            counts: how often each answer was given, largest first; 1 to 24 answers in
+                all.
+            horizon: final number of answers, at least ``sum(counts)``.
+
+        Returns:
+            Its index, P(it has the most votes at the horizon), and P(one further
+            response would give it).
+        """
+        likely = np.asarray(self.weights) * likelihood(counts, self.components)
+        likely = likely * np.exp(log_likelihoods - log_likelihoods.max())
+        joint = likely * final_answers(counts, horizon, self.components)
+        total = joint.sum()
+        if not total > 0:  # no component allows these counts
+            return 0, self.leader_stays(counts, horizon), self.share(counts)
+        stay = joint.sum(axis=1) / total
+        index = int(stay[:-1].argmax())
+        agrees = self._next(likely, counts, horizon, index) / total
+        # A sum may be one rounding above 1.
+        return index, min(1.0, float(stay[index])), min(1.0, float(agrees))
+
+    def _next(
+        self, likely: Floats, counts: tuple[int, ...], horizon: int, index: int
+    ) -> float:
+        """Return the joint probability that one further response gives the answer of
+        this index.
+        """
+        grid = np.asarray(self.components, dtype=np.float64)
+        count = counts[index]
+        share = np.maximum(count - grid[:, 0], 0.0) / (sum(counts) + grid[:, 1])
+        after = counts
+        if sum(counts) < min(horizon, LARGEST_HORIZON):
+            after = (*counts[:index], count + 1, *counts[index + 1 :])
+        final = final_answers(after, horizon, self.components)
+        return float((likely * share * final).sum())
 
     def posterior(self, counts: Sequence[float]) -> Floats:
         """Return the weights of the components given the counts, shape (components,).
@@ -280,6 +424,34 @@ def likelihoods(
             )
         )
     return np.array(rows).reshape(len(rows), len(grid))
+
+
+@lru_cache(maxsize=4096)
+def likelihood(counts: Shape, components: tuple[Component, ...]) -> Floats:
+    """Return :func:`likelihoods` of one partition, shape (components,)."""
+    row: Floats = likelihoods([counts], components)[0]
+    return row
+
+
+@lru_cache(maxsize=2048)
+def final_answers(
+    counts: Shape, horizon: int, components: tuple[Component, ...]
+) -> Floats:
+    """Return P(each answer has the most votes at the horizon | the counts), and last
+    that of any other answer; shape (answers + 1, components).
+
+    Args:
+        counts: how often each answer was given; 1 to 24 answers in all.
+        horizon: final number of answers.
+        components: the components.
+    """
+    rows = []
+    for index, count in enumerate(counts):
+        others = counts[:index] + counts[index + 1 :]
+        rows.append(stays((count, *others), horizon, components))
+    answers = np.array(rows)
+    other = np.maximum(1 - answers.sum(axis=0), 0.0)
+    return np.vstack((answers, other))
 
 
 def stays(

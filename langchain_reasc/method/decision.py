@@ -119,9 +119,11 @@ class Decision:
             decision have different reasons, the first one in :data:`UNDECIDED`.
         samples: the number of responses that the decision is based on.
         evidence: answer -> accumulated weight, in the order first seen.
-        posterior: P(the leader stays ahead of the runner-up forever), Eq. 5, unless the
-            rule has another posterior. For a decision in parts, that of the least
-            certain part.
+        posterior: P(the leader stays ahead of the runner-up forever), Eq. 5; of the
+            agreement rule, P(the whole budget would give the answer). For a decision in
+            parts, that of the least certain part.
+        agrees: P(one further response would give the answer), if the rule tells it. For
+            a decision in parts, that of the least certain part.
         parts: the decisions on ``kind`` and ``answer``, or on each field of an object.
             Empty if only whole answers were voted on.
         whole: if the answer is assembled from fields, the best object that a single
@@ -139,6 +141,7 @@ class Decision:
     parts: Mapping[str, "Decision"] = field(default_factory=dict)
     whole: str | None = None
     never_agrees: tuple[str, ...] = ()
+    agrees: float | None = None
 
     @property
     def stage(self) -> Literal[1, 2]:
@@ -235,20 +238,17 @@ def succession(evidence: Sequence[float]) -> float:
     return (evidence[0] + 1.0) / (sum(evidence) + 2.0)
 
 
-def support(
-    decision: Decision, share: Callable[[Sequence[float]], float] = succession
-) -> float | None:
+def support(decision: Decision) -> float | None:
     """Return the support of a decision, from which P(correct) is read.
 
-    The support is the answer's share of the evidence, shrunk toward one half if there
-    is little evidence: four votes of four give .83, and sixteen of sixteen give .94.
-    Negative evidence counts as zero.
+    It is the probability that one further response would give the answer. If the rule
+    does not tell it, it is the answer's share of the evidence, shrunk toward one half
+    if there is little evidence: four votes of four give .83, and sixteen of sixteen
+    give .94. Negative evidence counts as zero.
 
     Args:
         decision: a decision of any rule. For a decision in parts, the least supported
             part counts.
-        share: returns the expected share of an answer, from its evidence and that of
-            the others.
 
     Returns:
         None if there was no vote: no response has an answer, or the first response is
@@ -257,12 +257,14 @@ def support(
     if decision.answer is None or decision.reason == "alone":
         return None
     if decision.parts:
-        return _least(support(part, share) for part in decision.parts.values())
+        return _least(support(part) for part in decision.parts.values())
+    if decision.agrees is not None:
+        return decision.agrees
     weights = [max(0.0, decision.evidence.get(decision.answer, 0.0))]
     for answer, weight in decision.evidence.items():
         if answer != decision.answer and weight > 0:
             weights.append(weight)
-    return share(weights)
+    return succession(weights)
 
 
 def share_of_answer(decision: Decision, unanswered: int) -> float | None:
@@ -357,6 +359,7 @@ def combine(
         answer=answer,
         reason=reason,
         posterior=min(part.posterior for part in parts.values()),
+        agrees=_least(part.agrees for part in parts.values()),
         parts=dict(parts),
         whole=whole,
         never_agrees=tuple(never_agrees),

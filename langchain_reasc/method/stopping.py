@@ -187,9 +187,9 @@ def fewest_further(rule: StoppingRule, responses: Sequence[Response], most: int)
     """Return the fewest further responses that could stop the rule, at most ``most``.
 
     Assume that they repeat the leading answer, or the last answer (which may complete a
-    window), each with the largest weight of a response with that answer so far, or that
-    all are blank, if one was. A response with more weight may stop the rule earlier. If
-    no response has an answer yet, assume that they all agree, or that none has an
+    window), each with the largest weight and score of a response with that answer so
+    far, or that all are blank, if one was. A response with more may stop the rule
+    earlier. If no response has an answer yet, assume that they all agree, or that none has an
     answer; for a rule that reads scores, only the latter.
 
     Args:
@@ -198,12 +198,15 @@ def fewest_further(rule: StoppingRule, responses: Sequence[Response], most: int)
         most: one or more.
     """
     heaviest: dict[str, Response] = {}
-    weights: dict[str, float] = {}
+    highest: dict[str, tuple[float, float]] = {}
     for response, weight in zip(responses, rule.weights(responses), strict=True):
         answer = response.answer
-        if answer is not None and weight >= weights.get(answer, -math.inf):
+        if answer is None:
+            continue
+        score = -math.inf if response.score is None else response.score
+        if answer not in highest or (weight, score) >= highest[answer]:
             heaviest[answer] = response
-            weights[answer] = weight
+            highest[answer] = (weight, score)
     if heaviest:
         further = _leading_and_last(rule, responses, heaviest)
     else:
@@ -509,6 +512,10 @@ class Supported(Around):
     def __call__(self, responses: Sequence[Response]) -> Decision:
         decision = self.rule(responses)
         if decision.answer is None or decision.undecided:
+            return decision
+        # With scores, the share that further responses would have counts, too.
+        by_scores = decision.agrees if self.reads_scores else None
+        if decision.stop and by_scores is not None and by_scores > self.share:
             return decision
         votes = sum(response.answer is not None for response in responses)
         evidence = sum(decision.evidence.values())

@@ -4,15 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from method.by_hand import SCORES
 
-from langchain_reasc.calibration import (
-    AgreementRates,
-    DriftMonitor,
-    NextResponse,
-    mean_separation,
-    next_responses,
-    separation,
-)
+from langchain_reasc.calibration import DriftMonitor, Expected, Prediction, mean_separation, responses_of, separation
+from langchain_reasc.method import ASC, Agreement, Component, Prior, Response, StoppingRule
 
 
 def observations_to_alarm(predicted: float, agreed: np.typing.NDArray[np.bool_], monitor: DriftMonitor) -> int:
@@ -77,41 +72,84 @@ def test_certain_predictions_are_no_trouble(predicted: float) -> None:
         assert np.isfinite(monitor.evidence)
 
 
+PRIOR = Prior((Component(0.0, 0.2), Component(0.3, 2.0)), (0.5, 0.5))
+COUNTED, SCORED = Agreement(PRIOR), Agreement(PRIOR, scores=SCORES)
+
+
+def predicted(
+    answers: list[int | None],
+    decided: int,
+    answer: int | None,
+    scores: list[float] | None = None,
+    rule: StoppingRule = COUNTED,
+    n: int = 10_000,
+    parted: tuple[float, float] | None = None,
+) -> list[Prediction]:
+    row = None if scores is None else 1
+    given = np.array([[np.nan] * len(answers), scores or [np.nan] * len(answers)])
+    return [*Expected(rule, row, n, parted).predictions(answers, given, decided, answer)]
+
+
 @pytest.mark.parametrize(
     ("answers", "decided", "answer", "expected"),
     [
-        ([0, 0, 0], 3, 0, [NextResponse(False, 1, 1, True)]),
-        ([0, 1, 0, 1], 4, 0, [NextResponse(False, 1, 1, False)]),
-        ([None, 0, None, 0], 4, 0, [NextResponse(False, 1, 2, False)]),  # no vote does not agree
-        ([0, 0, 1], 2, 0, [NextResponse(False, 1, 1, True), NextResponse(True, 2, 2, False)]),
-        ([0, 0], 1, 0, [NextResponse(True, 1, 1, True)]),  # the first was accepted: no rule went on
+        ([0, 0, 0], 3, 0, [("going on", [1], 1.0)]),
+        ([0, 1, 0, 1], 4, 0, [("going on", [1], 0.0)]),
+        ([None, 0, None, 0], 4, 0, []),  # no vote shows no agreement
+        ([0, 0, 1], 2, 0, [("going on", [1], 1.0), ("audits", [2], 0.0)]),
+        ([0, 0], 1, 0, [("audits", [1], 1.0)]),  # the first was accepted: no rule went on
+        ([0, 1, 1, 2, 1, 1], 5, 1, [("going on", [1], 0.0), ("audits", [3, 1, 1], 1.0)]),
+        ([0, 1, 0, 2, 1, 1], 5, 1, [("going on", [1], 0.0)]),  # two lead, and the rule would take the other one
         ([0], 1, 0, []),
+        ([0, 0], 2, 0, [("going on", [1], 1.0)]),
         ([None, 0], 1, None, []),
+        ([None, None, 0, 1], 4, 0, [("going on", [1], 0.0)]),
     ],
 )
-def test_what_a_question_shows(
-    answers: list[int | None], decided: int, answer: int | None, expected: list[NextResponse]
+def test_what_a_question_shows_and_what_was_expected(
+    answers: list[int | None], decided: int, answer: int | None, expected: list[tuple[str, list[int], float]]
 ) -> None:
-    assert list(next_responses(answers, decided, answer)) == expected
+    found = predicted(answers, decided, answer)
+    assert [(one.monitor, one.came) for one in found] == [(monitor, came) for monitor, _, came in expected]
+    assert [one.expected for one in found] == pytest.approx([PRIOR.share(counts) for _, counts, _ in expected])
 
 
-def test_rates_are_averages_drawn_to_those_of_their_kind() -> None:
-    rates = AgreementRates([NextResponse(False, 1, 1, True)] * 3 + [NextResponse(False, 1, 2, False)])
-    found = [rates.predict(NextResponse(False, 1, responses, True)) for responses in (1, 2, 9)]
-    assert [one and one[0] for one in found] == pytest.approx([(3 + 4 * 0.75) / 7, 4 * 0.75 / 5, 0.75])
-    assert rates.predict(NextResponse(True, 2, 2, True)) is None
+def test_scores_are_part_of_what_was_expected() -> None:
+    for scores in ([2.0, -1.0, 0.0], [-2.0, 1.0, 0.0]):
+        given = [Response("0", scores[0]), Response("0", scores[1])]
+        first, both = (SCORED(given[:length]).agrees for length in (1, 2))
+        assert [one.expected for one in predicted([0, 0, 1], 2, 0, scores, SCORED)] == [first, both]
+        without = predicted([0, 0, 1], 2, 0, None, SCORED)
+        assert [one.expected for one in without] == pytest.approx([PRIOR.share([1]), PRIOR.share([2])])
+        assert first != pytest.approx(PRIOR.share([1]), abs=0.01)
+    likeliest = predicted([0, 1, 1, 0], 3, 0, [3.0, -3.0, -3.0, 0.0], SCORED)
+    assert [one.monitor for one in likeliest] == ["going on", "audits"], "the answer with fewer votes is followed"
+
+
+def test_a_rule_that_expects_nothing_predicts_nothing() -> None:
+    assert predicted([0, 0, 0], 2, 0, rule=ASC()) == []
+
+
+def test_separations_come_from_what_decided() -> None:
+    expected = (0.8, 0.1)
+    found = predicted([0, 0, 1, 1, 1], 3, 0, [2.0, 1.0, 0.0, 9.0, 9.0], SCORED, parted=expected)
+    assert found[-1] == Prediction("separation", 0.8, 0.1, 1.0)
+    for parted, scores in ((None, [2.0, 1.0, 0.0]), (expected, None)):
+        assert not any(one.monitor == "separation" for one in predicted([0, 0, 1], 3, 0, scores, parted=parted))
 
 
 def test_margins_are_wide_where_little_was_seen() -> None:
-    coming = NextResponse(False, 1, 1, True)
-    predicted = [
-        AgreementRates(NextResponse(False, 1, 1, at % 5 > 0) for at in range(n)).predict(coming)
-        for n in (30, 300, 10_000)
-    ]
-    few, many, most = (one[1] for one in predicted if one)
-    assert few == pytest.approx(1.5 * np.sqrt(25 / 32 * 7 / 32 / 30)) and few > 0.1 > many > 0.03
-    assert most == 0.02
+    few, many, most = (predicted([0, 0, 0], 3, 0, n=n)[0] for n in (30, 300, 100_000))
+    p = PRIOR.share([1])
+    assert few.margin == pytest.approx(1.5 * np.sqrt(p * (1 - p) / 30)) and few.margin > 0.1 > many.margin
+    assert many.margin == most.margin == 0.06
     assert not any(DriftMonitor().observe(0.8, at % 2 == 0, margin=0.5) for at in range(500))
+
+
+def test_responses_are_those_of_a_row() -> None:
+    scores = np.array([0.5, np.nan, np.inf])
+    assert responses_of([7, None, 0], scores) == [Response("7", 0.5), Response(None), Response("0")]
+    assert responses_of([7, None], None) == [Response("7"), Response(None)]
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ ESCALATED = {"costs": (1.0, 10.0)}
             "max_tokens=...",
         ),
         (
-            lambda: made(asked(*[[1, 1, 2, 1]] * 20, labelled=True)),
+            lambda: fit(asked(*[[1, 1, 2, 1]] * 20, labelled=True), MEASURES[:1], method="paper"),
             "20 first responses",
             "answer_field=...",
         ),
@@ -113,7 +113,7 @@ def test_expected_samples_are_those_of_other_questions(scored: bool) -> None:
             one if scored else Observation(one.answers, np.empty((0, len(one.answers)))) for one in many(64, seed=seed)
         ]
         calibration = made(rows)
-        rule, drawn = calibration.rule(on_missing_confidence="count") | Cap(16), []
+        rule, drawn = calibration.rule() | Cap(16), []
         for likely in rng.uniform(0.4, 1.0, 400):
             right = rng.random(16) < likely
             answers, scores = np.where(right, 0, rng.integers(1, 5, 16)), 2.5 * right + rng.normal(size=16)

@@ -90,7 +90,7 @@ def test_each_kind_is_learned_apart_and_borrows_while_it_is_small() -> None:
     for name, own_scores in (("easy", True), ("hard", True), ("new", False)):
         own = one.calibration_of(name)
         assert own is not None and own.rule_ is not None and calibration.rule_ is not None
-        assert (own.rule_.odds != calibration.rule_.odds) == own_scores, "of few questions confidence is that of all"
+        assert (own.rule_.scores != calibration.rule_.scores) == own_scores, "of few questions scores are those of all"
 
 
 def test_what_is_promised_of_all_is_not_promised_of_a_kind() -> None:
@@ -151,7 +151,7 @@ def test_a_mix_that_changes_is_no_drift_where_kinds_are_apart(apart: bool) -> No
         hard = rng.random() < (0.1 if at < 210 else 0.9)
         given = question(at, "hard" if hard else "easy", 0.45 if hard else 0.97)
         calibration = one.calibration_of(given.kind if apart else "") or one.calibration
-        rule = calibration.rule(on_missing_confidence="count") if calibration else ASC()
+        rule = calibration.rule() if calibration else ASC()
         decision = decide(rule | Cap(7), given.responses(0)[:7])
         drawn, answer = decision.samples + 1, int(decision.answer or 0)
         seen = replace(given, answers=given.answers[:drawn], scores=given.scores[:, :drawn], decided=decision.samples)

@@ -1,5 +1,7 @@
 """What is learned from questions as they come: refits, what is kept, and that the state is all of it."""
 
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -7,9 +9,12 @@ import numpy as np
 import pytest
 from runnable.fakes import TOP_K
 
-from langchain_reasc.calibration import KEPT, Learner, Observation, Observations, Prediction
+from langchain_reasc.calibration import Learner, Observation, Observations, Prediction
+from langchain_reasc.method.agreement import Component
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.stopping import ASC, Cap, Response, decide
+
+from .drawing import drawn
 
 MEASURES = [TOP_K, Measure("top_k", "bottom_group", 8), Measure("neg_entropy", "mean")]
 WRONG = Observation((0, 1, 2), np.zeros((3, 3)), decided=3, answer=0)
@@ -62,9 +67,9 @@ def test_rows_are_all_of_it() -> None:
     assert len(whole.restarts) == 1
 
 
-def test_an_alarm_forgets_all_but_that_there_was_one(fits: Any) -> None:
+def test_an_alarm_forgets_all_but_that_there_was_one() -> None:
     one = Learner(MEASURES)
-    observe(one, range(40))
+    assert not any(observe(one, range(40)))
     assert one.calibration is not None
     known = one.observations
     assert not any(known.append(one.with_predictions(WRONG)) for _ in range(40)), "counted votes show no drift"
@@ -87,33 +92,33 @@ def test_it_calibrates_no_sooner_after_a_failure(fits: Any) -> None:
     assert not one.due and one.calibration is None
 
 
-def test_how_likely_an_answer_is_agreed_with_is_known_after_the_last_counted_question() -> None:
-    one = Learner([TOP_K])
-    for at in range(32):
-        one.observe(Observation((0, 0, int(at % 3 == 0), 0), np.zeros((1, 4)), decided=4, answer=0))
-    assert one.calibration is not None
-    known = one.calibration.p_agree
-    for _ in range(KEPT):
-        one.observations.append(Observation((0, 0), np.zeros((1, 2)), counted=False, decided=2, answer=0))
-    assert one.due and not any(question.counted for question in one.observations.newest)
-    again = Learner([TOP_K])
-    again.observations = one.observations
-    for learner in (one, again):
-        learner.calibrate()
-        assert learner.calibration is not None and known is not None and learner.calibration.p_agree is not None
-        assert (learner.calibration.n, learner.calibration.p_agree.n) == (KEPT, known.n)
+def alike_or_not(rng: np.random.Generator) -> list[int]:
+    right = rng.random(16) < rng.uniform(0.4, 1.0)
+    return np.where(right, 0, rng.integers(1, 5, 16)).tolist()
 
 
-def asked(one: Learner, questions: range, tells: float, audit: int = 0) -> list[int]:
+def of_a_mixture(rng: np.random.Generator) -> list[int]:
+    """What the prior can say exactly; the leader of 16 is 0."""
+    answers = drawn(Component(0.0, 0.1) if rng.random() < 0.5 else Component(0.3, 3.0), 16, rng)
+    leader = Counter(answers).most_common(1)[0][0]
+    return [0 if answer == leader else answer + 1 for answer in answers]
+
+
+def asked(
+    one: Learner,
+    questions: range,
+    tells: float,
+    audit: int = 0,
+    answers_of: Callable[[np.random.Generator], list[int]] = alike_or_not,
+) -> list[int]:
     """Ask questions whose right answers score so much higher. Return those at which it began anew."""
     alarms = []
     for at in questions:
         rng = np.random.default_rng(at)
-        right = rng.random(16) < rng.uniform(0.4, 1.0)
-        answers = np.where(right, 0, rng.integers(1, 5, 16)).tolist()
-        scores = tells * right + rng.normal(size=16)
+        answers = answers_of(rng)
+        scores = tells * (np.array(answers) == 0) + rng.normal(size=16)
         learned = one.calibration
-        rule = learned.rule(on_missing_confidence="count") if learned else ASC()
+        rule = learned.rule() if learned else ASC()
         responses = [Response(str(answer), float(score)) for answer, score in zip(answers, scores, strict=True)]
         decision = decide(rule | Cap(16), responses)
         used, answer = decision.samples, int(decision.answer or 0)
@@ -144,19 +149,21 @@ def test_a_measure_that_no_longer_tells_is_noticed(tells: float, soon: int | Non
         alarms = asked(learner, range(200, 440), tells)
         assert (len(alarms), learner.observations.drifted) == ((0, None) if soon is None else (1, "confidence"))
         assert all(at < 200 + (soon or 0) for at in alarms)
-        assert learner.calibration is not None and (learner.calibration.measure is None) == (tells <= 0)
+        learned = learner.calibration
+        assert learned is not None and learned.rule_ is not None and learned.rule_.scores is not None
+        assert learned.rule_.scores.of_answers == pytest.approx(1.5 * np.sign(tells), abs=0.4)
 
 
 @pytest.mark.full
 def test_audits_are_compared_with_what_was_expected_before_they_came() -> None:
     one = Learner([TOP_K], explained=False)
-    assert asked(one, range(300), 2.5, audit=1) == []
+    assert asked(one, range(300), 2.5, audit=1, answers_of=of_a_mixture) == []
     seen, agreed, expected = one.observations.audits
     assert 150 < seen <= 284 and agreed < seen and expected == pytest.approx(agreed, abs=15)
     for learner in (one, again(one)):
-        assert asked(learner, range(300, 310), 2.5, audit=1) == []
+        assert asked(learner, range(300, 310), 2.5, audit=1, answers_of=of_a_mixture) == []
         audits = learner.observations.audits
         assert seen < audits.seen <= seen + 10 and audits.agreed > agreed
-    asked(one, range(310, 440), -2.5, audit=1)
+    asked(one, range(310, 440), -2.5, audit=1, answers_of=of_a_mixture)
     known = one.observations
     assert len(known.restarts) == 1 and known.audits.seen < seen, "those of what was forgotten say nothing"

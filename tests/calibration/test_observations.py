@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from cli.test_inspect import MEASURE, question
 
-from langchain_reasc.calibration import KEPT, KEPT_COUNTED, Observation, Observations, ObservationStore, Prediction
+from langchain_reasc.calibration import KEPT, Observation, Observations, ObservationStore, Prediction
 
 
 def test_a_row_is_the_same_after_it_was_kept(tmp_path: Path) -> None:
@@ -35,12 +35,11 @@ def test_the_last_512_count(tmp_path: Path) -> None:
     assert [one.id for _, one in written.rows([], after=known.last - 2)] == [str(KEPT + 3), str(KEPT + 4)]
 
 
-def test_of_older_rows_those_are_kept_on_which_votes_were_counted() -> None:
+def test_how_a_row_was_decided_keeps_it_no_longer() -> None:
     known = Observations()
     for at in range(KEPT + 200):
         known.append(replace(question(0), id=str(at), counted=at < 100))
-    assert [one.id for one in known if one.counted] == [str(at) for at in range(100 - KEPT_COUNTED, 100)]
-    assert len(known) == KEPT + KEPT_COUNTED and len(known.newest) == KEPT
+    assert [one.id for one in known] == [str(at) for at in range(200, KEPT + 200)]
 
 
 def test_numbers_go_on_after_a_restart_that_several_processes_have_seen(tmp_path: Path) -> None:

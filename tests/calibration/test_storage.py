@@ -12,14 +12,16 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from method.by_hand import SCORES
 from pydantic import ValidationError
 
 from langchain_reasc.calibration import Calibration, Gate, RuleBlock, load_calibration, save_calibration
 from langchain_reasc.calibration.summary import describe_calibration
 from langchain_reasc.exceptions import CalibrationFileError
-from langchain_reasc.method.agreement import Prior
+from langchain_reasc.method.agreement import Agreement, Component, Prior
 from langchain_reasc.method.confidence import Measure
 from langchain_reasc.method.evidence import Standardizer
+from langchain_reasc.method.score_model import ScoreModel
 from langchain_reasc.method.stopping import ASC, ReASC
 
 SCHEMA = Calibration.model_json_schema(by_alias=True, mode="serialization")
@@ -46,32 +48,6 @@ def test_a_saved_file_is_readable_valid_and_loads_as_it_was(which: str, request:
     assert not validator.is_valid({**record, "extra": 1}) and not validator.is_valid({**record, "std": 0})
 
 
-@pytest.mark.parametrize(
-    "cutting",
-    [
-        {"cutting": None, "uncut": None},
-        {"cutting": None, "uncut": "a weak response has 60% of the evidence of an average one"},
-        {
-            "cutting": {
-                "window": 8,
-                "quantile": 0.2,
-                "threshold": -1.2,
-                "within": {"value": 0.7, "low": 0.6, "high": 0.8},
-                "evidence": 0.3,
-            },
-            "uncut": None,
-        },
-    ],
-    ids=["null", "why not", "how"],
-)
-def test_a_file_that_says_when_weak_samples_are_cut_still_loads(
-    offline: Calibration, saved: Path, cutting: dict[str, Any]
-) -> None:
-    saved.write_text(json.dumps(json.loads(saved.read_text()) | cutting))
-    assert load_calibration(saved) == offline
-    assert not {"cutting", "uncut"} & json.loads(save_calibration(load_calibration(saved), saved).read_text()).keys()
-
-
 def test_the_record_says_how_it_was_made(offline: Calibration) -> None:
     assert (offline.measure, offline.top_k, offline.vocabulary_size) == (Measure("top_k", "tail_group", 16), 20, 599)
     assert offline.auroc is not None and offline.auroc.cross_validated == 0.8
@@ -95,21 +71,35 @@ def test_the_rule_it_stands_for(offline: Calibration) -> None:
     assert "saves nothing" in weak.summary()
 
 
-def test_a_rule_block_is_the_agreement_rule(offline: Calibration, saved: Path) -> None:
+@pytest.mark.parametrize("scores", [None, SCORES])
+def test_a_rule_block_is_the_agreement_rule(scores: ScoreModel | None, offline: Calibration, saved: Path) -> None:
     """With its parameters; whoever wants another rule gives that to the runnable."""
     stored = json.loads(saved.read_text())
-    assert (stored["schema_version"], stored["rule"]) == (2, None)
-    block = RuleBlock.agreement(Prior.uniform(), threshold=0.97)
+    assert (stored["schema_version"], stored["rule"]) == (3, None)
+    block = RuleBlock.agreement(Prior.uniform(), 0.97, scores)
+    assert block.rule(budget=6) == Agreement(Prior.uniform(), 0.97, 6, scores)
     stored["rule"] = json.loads(block.model_dump_json())
     Draft202012Validator(SCHEMA).validate(stored)
     saved.write_text(json.dumps(stored))
     loaded = load_calibration(saved)
     assert (loaded.rule_, loaded.measure) == (block, offline.measure)
+    assert loaded.rule(budget=6) == block.rule(budget=6)
     assert json.loads(save_calibration(loaded, saved).read_text())["rule"] == stored["rule"]
-    for wrong in ({"name": "finite_horizon"}, {"parameters": {}}, {"parameters": {"threshold": 2}}):
+    for wrong in ({"name": "finite_horizon"}, {"threshold": 2}, {"threshold": 0.5}, {"prior": []}, {"scores": {}}):
         saved.write_text(json.dumps({**stored, "rule": {**stored["rule"], **wrong}}))
         with pytest.raises(CalibrationFileError, match="rule"):
             load_calibration(saved)
+
+
+def test_another_prior_leaves_the_scores() -> None:
+    block = RuleBlock.agreement(Prior.uniform(), 0.97, SCORES)
+    other = Prior((Component(0.0, 1.0),), (1.0,))
+    assert block.with_prior(other).rule(budget=6) == Agreement(other, 0.97, 6, SCORES)
+
+
+def test_a_file_of_the_version_before_is_refused(saved: Path) -> None:
+    record = json.loads(saved.read_text()) | {"schema_version": 2, "p_agree": None}
+    refused(saved, json.dumps(record).encode(), "schema_version.*calibrate again")
 
 
 @pytest.mark.parametrize(
@@ -214,12 +204,13 @@ GONE, NAN = object(), float("nan")
 @pytest.mark.parametrize(
     ("where", "value", "problem"),
     [
-        ("schema_version", 1, "schema_version: Input should be 2, got 1.*calibrate again"),
+        ("schema_version", 2, "schema_version: Input should be 3, got 2.*calibrate again"),
         ("schema_version", GONE, "schema_version is missing"),
         ("rule", {"name": "oracle"}, r"rule\.name: Input should be 'agreement', got 'oracle'"),
-        ("rule", {"name": "agreement", "parameters": {"threshold": 0.9}}, r"rule\.prior is missing"),
-        ("rule", {"name": "agreement", "parameters": {"theta": [1]}}, r"rule\.parameters\.theta"),
-        ("rule", {"name": "agreement", "parameters": {"p": 1}, "prior": []}, r"rule\.parameters\.p: Input should be"),
+        ("rule", {"name": "agreement", "threshold": 0.9}, r"rule\.prior is missing"),
+        ("rule", {"name": "agreement", "threshold": [1], "prior": []}, r"rule\.threshold"),
+        ("rule", {"name": "agreement", "threshold": 0.9, "prior": []}, r"rule: .*parameters"),
+        ("rule", {"name": "agreement", "parameters": {}, "prior": []}, r"rule\.(parameters|threshold)"),
         ("fingerprint.tools", {"shown": "add", "sha256": None, "names": []}, r"tools\.names is unknown"),
         ("std", GONE, "std is missing"),
         ("mean", None, "mean and std are null together, and only by consensus"),
@@ -245,16 +236,14 @@ def test_a_spoiled_record(saved: Path, where: str, value: object, problem: str) 
 @pytest.fixture
 def full(offline: Calibration, online: Calibration) -> dict[str, Any]:
     """A record in which each part of a calibration is given, except for an escalation."""
-    prior = [{"discount": 0.3, "concentration": 1.0, "weight": 1.0}]
-    parameters = {"threshold": 0.9, "vote_threshold": 0.9, "alternatives": 2, "average": 0.6}
-    odds = [{"score": 1.0, "p": 0.3}, {"score": 2.0, "p": 0.7}]
-    curve = {"prior": prior, "points": [[0.3, 0.4], [0.8, 0.9]], "n": 20, "right": 0.5}
+    curve = {"points": [[0.3, 0.4], [0.8, 0.9]], "low": [0.1, 0.7], "high": [0.5, 1.0], "n": 20, "right": 0.5}
+    rule = RuleBlock.agreement(Prior((Component(0.3, 1.0),), (1.0,)), 0.9, SCORES)
     expected = {"samples": 3.0, "uncalibrated": 4.0, "budget": 16, "unanswered": 0.0, "all_equal": False}
     record = {
         **json.loads(offline.model_dump_json()),
         "mixture": json.loads(online.model_dump_json())["mixture"],
-        "rule": {"name": "agreement", "parameters": parameters, "prior": prior, "odds": odds},
-        **{"p_correct": curve, "p_agree": curve, "expected": expected},
+        "rule": json.loads(rule.model_dump_json()),
+        **{"p_correct": curve, "expected": expected},
     }
     copied: dict[str, Any] = json.loads(json.dumps(record))  # no part twice
     return copied
@@ -272,8 +261,9 @@ def use(calibration: Calibration) -> None:
     """What a run and ``reasc inspect`` do with a calibration."""
     calibration.rule()
     calibration.as_in_paper().rule(budget=4)
-    for curve in (calibration.p_correct, calibration.p_agree):
-        assert curve is None or 0 <= curve.probability(0.5) <= 1
+    curve = calibration.p_correct
+    if curve is not None:
+        assert 0 <= curve.probability(0.5) <= 1 and all(0 <= end <= 1 for end in curve.interval(0.5))
     assert describe_calibration(calibration).lines("reasc ask") and str(calibration)
 
 
@@ -302,8 +292,10 @@ def test_a_wrong_value_in_any_field_is_an_error_that_names_it_or_does_no_harm(
 @pytest.mark.parametrize(
     ("where", "value", "problem"),
     [
-        (("rule", "parameters", "average"), 1, r"rule\.parameters: .*average.* 1"),
-        (("rule", "parameters", "average"), "often", r"rule\.parameters\.average: .*'often'"),
+        (("rule", "scores", "answer_variance"), 0, r"rule\.scores\.answer_variance: .*0"),
+        (("rule", "scores", "of_answers"), "often", r"rule\.scores\.of_answers: .*'often'"),
+        (("rule", "scores", "knots"), [[1, 0], [1, 0.5]], r"rule\.scores: .*ascending"),
+        (("p_correct", "low"), [0.1], r"p_correct: .*1 lower"),
         (("rule", "prior", 0, "concentration"), -1, r"rule\.prior\[0\].*concentration.*-1"),
         (("rejected", 0, "signal"), "certainty", r"rejected\[0\]\.signal: .*'certainty'"),
         (("rejected", 0, "window"), 0, r"rejected\[0\]\.window: .*got 0"),

@@ -5,6 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from langchain_reasc.method import Cap, Decision, Response, StoppingRule, decide
+from langchain_reasc.method.score_model import ScoreModel
+
+SCORES = ScoreModel(((-3.0, -3.0), (3.0, 3.0)), -0.4, 0.3, 0.9, 0.3, 0.1, 0.4)
+"""Scores that are their own normal scores, and tell of questions and of answers."""
 
 
 def responses(

@@ -1,4 +1,4 @@
-"""The agreement rule, votes counted or weighed; and its prior: likelihoods, and looking ahead to every continuation."""
+"""The agreement rule on counts, and its prior: likelihoods, and looking ahead to every continuation."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable
+from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.method import (
     Agreement,
     Cap,
@@ -21,14 +21,11 @@ from langchain_reasc.method import (
     stays,
     stays_ahead,
 )
-from langchain_reasc.method.bayesian_vote import BayesianVote, PointOdds
 
 from .by_hand import outcome, responses
 
 PRIOR = Prior.uniform()
 COUNTED = Agreement(PRIOR)
-VOTE = BayesianVote(PointOdds(((-50.0, -50.0), (50.0, 50.0)), average=0.0), 0.98, alternatives=1.0)
-WEIGHED = Agreement(PRIOR, vote=VOTE)
 
 
 def test_it_stops_when_the_leader_hardly_changes() -> None:
@@ -44,7 +41,10 @@ def test_it_stops_when_the_leader_hardly_changes() -> None:
     [
         (16, "aa-", PRIOR.leader_stays([2], 15)),  # a response without an answer uses a call
         (5, "--a-", PRIOR.leader_stays([1], 2)),
-        (4, "--a-", 0.0),  # a spent budget is no agreement
+        (4, "--a-", 1.0),  # nothing can change it, which is no agreement
+        (4, "abab", 0.5),
+        (3, "abcc-", 1.0),
+        (3, "----", 0.0),
         (40, "aaaa", PRIOR.leader_stays([4], 40)),
         (40, "aaaa-", PRIOR.leader_stays([4], 40)),  # beyond 24 answers, one horizon serves them all
         (40, "aaaa" + "-" * 16, PRIOR.leader_stays([4], 24)),
@@ -56,6 +56,7 @@ def test_the_probability_by_hand(budget: int, answers: str, stays: float) -> Non
     rule = Agreement(PRIOR, budget=budget)
     decision = rule(responses(answers))
     assert rule.leader_stays(decision.evidence, budget - len(answers)) == pytest.approx(stays)
+    assert decision.posterior == pytest.approx(stays)
     assert decision.stop == (stays >= 0.97 and budget > len(answers))
 
 
@@ -73,35 +74,25 @@ def test_a_first_response_decides_where_answers_always_agree_but_not_when_cut_of
     assert always([Response("a", cut_off=True), Response("a")]).stop
 
 
-def test_only_a_vote_reads_scores_and_may_take_the_first_alone() -> None:
+def test_counts_read_no_scores() -> None:
     assert (COUNTED.reads_scores, COUNTED.first_wave) == (False, None)
-    assert (WEIGHED.reads_scores, WEIGHED.first_wave) == (True, 1)
     assert COUNTED.weights(responses("ab")) == [1.0, 1.0]
-    assert WEIGHED.weights(responses("ab-", [3.0, -9.0, 1.0])) == [3.0, 0.5, 0.0]
+    assert COUNTED(responses("aab", [3.0, -9.0, None])) == COUNTED(responses("aab"))
 
 
-@pytest.mark.parametrize(
-    ("answers", "scores", "expected", "evidence"),
-    [
-        ("aaaaab", [0.0] * 5 + [3.0], (False, "b", None, 6), {"a": 2.5, "b": 3.0}),  # counts have another leader
-        ("aaa", [0.0] * 3, (True, "a", "agreement", 3), {"a": 1.5}),
-        ("ab", [0.0, 8.0], (True, "b", "evidence", 2), {"a": 0.5, "b": 8.0}),  # whatever the counts say
-    ],
-)
-def test_weighted_votes_lead_and_counts_stop_only_the_same_leader(
-    answers: str, scores: list[float], expected: tuple[object, ...], evidence: dict[str, float]
-) -> None:
-    given = responses(answers, scores)
-    decision = Agreement(PRIOR, 0.6, vote=VOTE)(given)
-    assert (outcome(decision), decision.evidence) == (expected, evidence)
+def agreeing(prior: Prior, answers: str) -> float:
+    """P(one further response gives the first answer | these), by the likelihoods with it and without."""
+    counts = [answers.count(answer) for answer in dict.fromkeys(answers)]
+    after, before = likelihoods([[counts[0] + 1, *counts[1:]], counts], prior.components)
+    return float(np.dot(prior.weights, after) / np.dot(prior.weights, before))
 
 
-def test_a_missing_score_is_an_error_or_an_average_one() -> None:
-    with pytest.raises(LogprobsUnavailable):
-        WEIGHED(responses("a"))
-    assert not WEIGHED(responses("-")).stop  # it casts no vote
-    lenient = Agreement(PRIOR, vote=BayesianVote(VOTE.odds, 0.98, alternatives=1.0, on_missing_confidence="count"))
-    assert lenient(responses("a")).evidence == {"a": 0.5}
+@pytest.mark.parametrize("answers", ["a", "aa", "aab", "abc", "a" * 13 + "b" * 12, "a" * 30])
+def test_it_tells_how_likely_one_more_response_agrees(answers: str) -> None:
+    for budget in (4, 16, 40):
+        decision = Agreement(PRIOR, budget=budget)(responses(answers))
+        assert decision.answer == "a" and decision.agrees == pytest.approx(agreeing(PRIOR, answers))
+    assert Agreement(PRIOR)(responses("--")).agrees is None
 
 
 PROCESSES = (Component(0.0, 1.0), Component(0.6, 0.3), Component(-1.0, 2.0), Component(-0.2, 0.6))

@@ -32,13 +32,13 @@ from langchain_reasc.method import (
     fewest_further,
     rule_in_use,
 )
-from langchain_reasc.method.bayesian_vote import BayesianVote, PointOdds
 
-from .by_hand import having
+from .by_hand import SCORES, having
 
 BLANK, NO_VOTE = Response(None, blank=True), Response(None)
 UNIT = Standardizer(mean=0.0, std=1.0)
 HORIZON = FiniteHorizon(0.9, 16)
+SCORED = Agreement(Prior.uniform(), 0.9, scores=SCORES)
 
 
 def responses(letters: str, score: float | None = None, kind: str | None = None) -> list[Response]:
@@ -98,7 +98,8 @@ def test_an_answer_must_beat_the_blank_responses(letters: str, asc: Any, horizon
         (ReASC(UNIT, gate=0.5), "....", (None, "unanswered", 4)),
         (ReASC(UNIT, gate=0.5), "." + "a" * 15, ("a", "evidence", 3)),
         (ReASC(UNIT, gate=0.5), "aaaa", ("a", "gate", 1)),
-        (BayesianVote(PointOdds(((0.0, -1.0), (2.0, 5.0)), 3.0)), "....", (None, "unanswered", 4)),
+        (SCORED, "....", (None, "unanswered", 4)),
+        (SCORED, "aaaa", ("a", "agreement", 1)),
         (Cap(16), "." * 16, (None, "budget", 16)),
         (Cap(16), "." * 15 + "a", ("a", "budget", 16)),
     ],
@@ -110,10 +111,10 @@ def test_no_rule_accepts_them(rule: StoppingRule, letters: str, expected: Any) -
 
 def test_a_blank_response_is_one_vote_and_needs_no_score() -> None:
     scored, unscored = responses("a..", score=2.0), [*responses("a", score=2.0), BLANK, BLANK]
-    for rule in (ReASC(UNIT), BayesianVote(PointOdds(((0.0, 0.0), (2.0, 1.0)), 0.5))):
+    for rule in (ReASC(UNIT), Agreement(Prior.uniform(), 0.99, scores=SCORES)):
         assert decide(rule_in_use(rule, 16), scored) == decide(rule_in_use(rule, 16), unscored)
-        with pytest.raises(LogprobsUnavailable):
-            decide(rule_in_use(rule, 16), responses("a"))
+    with pytest.raises(LogprobsUnavailable):
+        decide(rule_in_use(ReASC(UNIT), 16), responses("a"))
     weighed = decide(rule_in_use(ReASC(UNIT), 16), scored)
     counted = decide(rule_in_use(ReASC(UNIT, weight="count"), 16), scored)
     assert weighed.answer == counted.answer == "a"

@@ -12,14 +12,11 @@ from scipy.stats import betabinom
 
 from langchain_reasc.method import (
     ASC,
-    Agreement,
     ByField,
     CannotCatchUp,
     Cap,
-    Component,
     Decision,
     FiniteHorizon,
-    Prior,
     ReASC,
     Response,
     Standardizer,
@@ -82,9 +79,7 @@ def test_rules_by_hand(rule: StoppingRule, answers: str, expected: tuple[object,
     assert outcome(decide(rule, responses(answers))) == expected
 
 
-@pytest.mark.parametrize(
-    "rule", [FiniteHorizon(budget=4), CannotCatchUp(4), Agreement(Prior((Component(0.3, 1.0),), (1.0,)), budget=4)]
-)
+@pytest.mark.parametrize("rule", [FiniteHorizon(budget=4), CannotCatchUp(4)])
 def test_the_posterior_is_that_of_eq_5(rule: StoppingRule) -> None:
     for answers in ("abba", "abbb", "----", "abcbb"):  # the budget is spent
         assert rule(responses(answers)) == replace(ASC(0.999)(responses(answers)), stop=False, reason=None)

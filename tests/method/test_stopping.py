@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -23,12 +24,11 @@ from langchain_reasc.method import (
     decide,
     fewest_further,
 )
-from langchain_reasc.method.bayesian_vote import BayesianVote, PointOdds
 
-from .by_hand import outcome, responses
+from .by_hand import SCORES, outcome, responses
 
 UNIT = Standardizer(mean=0.0, std=1.0)
-EVEN = PointOdds(((-50.0, -50.0), (50.0, 50.0)), average=0.0)
+SCORED = Agreement(Prior.uniform(), 0.9, scores=SCORES)
 HEAVY = math.log(3.5) / 0.7  # z of a weight of 3.5: enough to stop alone
 
 
@@ -107,7 +107,7 @@ def test_the_gate_accepts_a_first_response(
 
 
 def test_a_cut_off_response_is_never_accepted_alone() -> None:
-    for rule, score in ((ReASC(UNIT, gate=1.0), 1.5), (BayesianVote(EVEN), 9.0)):
+    for rule, score in ((ReASC(UNIT, gate=1.0), 1.5), (SCORED, 9.0)):
         assert rule.first_wave == 1 and rule.reads_scores
         assert rule([Response("a", score)]).stop
         assert not rule([Response("a", score, cut_off=True)]).stop
@@ -183,13 +183,13 @@ def test_a_score_is_a_finite_number() -> None:
         (lambda: Agreement(Prior.uniform(), budget=0), ">= 1, got 0"),
         (lambda: FiniteHorizon(budget=10**9), "10,000 .*got 1000000000"),  # would look ahead for ever
         (lambda: Cap(10_001), "10,000 .*got 10001"),
-        (lambda: BayesianVote(EVEN, threshold=0.5), "threshold"),
-        (lambda: BayesianVote(EVEN, alternatives=0.5), "alternatives"),
-        (lambda: BayesianVote(EVEN, floor=-0.1), "floor"),
-        (lambda: BayesianVote(EVEN, on_missing_confidence="guess"), "'guess'"),  # type: ignore[arg-type]
-        (lambda: PointOdds((), average=0.0), "strictly ascending"),
-        (lambda: PointOdds(((1.0, 0.0), (1.0, 2.0)), average=0.0), "strictly ascending"),
-        (lambda: PointOdds(((0.0, 1.0), (math.nan, 2.0)), average=0.0), "strictly ascending"),
+        (lambda: replace(SCORES, knots=()), "two or more knots"),
+        (lambda: replace(SCORES, knots=((1.0, 0.0),)), "two or more knots"),
+        (lambda: replace(SCORES, knots=((1.0, 0.0), (1.0, 2.0))), "strictly ascending"),
+        (lambda: replace(SCORES, knots=((0.0, 1.0), (math.nan, 2.0))), "strictly ascending"),
+        (lambda: replace(SCORES, question_variance=0.0), "variances .*above 0"),
+        (lambda: replace(SCORES, answer_variance=-0.1), "variances .*above 0"),
+        (lambda: replace(SCORES, response_variance=0.0), "variances .*above 0"),
         (lambda: ByField(ASC(), tolerance={"n": -1}), "tolerance"),
         (lambda: ByField(ASC(), tolerance={"n": math.nan}), "tolerance"),
     ],
