@@ -94,9 +94,9 @@ def calibrate(
 ) -> None:
     """Measure how far a model's answers and its confidence can be trusted, on questions of yours.
 
-    Each question is asked until the votes on it are clear. How far the responses agree tells when to stop, and whether
-    confidence may weigh votes. Right answers add a gate, the confidence at which a first response is accepted alone,
-    and how likely an answer is right, P(correct). 64 questions are a good number.
+    Each question is asked until the votes on it are clear. How far the responses agree, and what their
+    log-probabilities tell of that, decides when to stop. Right answers add how likely an answer is right, P(correct).
+    64 questions are a good number.
 
     With a larger model, both models are asked each question, to learn when an answer of the smaller one may stand. The
     promise is bounded with 95 % confidence, and takes 76 questions without a contradiction, or 200 to 300 with some. If

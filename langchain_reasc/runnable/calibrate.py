@@ -24,7 +24,7 @@ from langchain_reasc.answers import (
     vote_of,
 )
 from langchain_reasc.calibration import (
-    DEFAULT_AGREEMENT,
+    READ_SCORES,
     AnsweredQuestion,
     Calibration,
     Observation,
@@ -82,7 +82,7 @@ class CalibrateOptions(TypedDict, total=False):
     measure: Measure | Literal["auto"]
     method: Literal["paper"] | None
     p_target: float
-    threshold: float
+    threshold: float | None
     max_samples: int
     checkpoint: str | os.PathLike[str] | None
     concurrency: int
@@ -95,14 +95,14 @@ class CalibrateOptions(TypedDict, total=False):
 def calibrate(
     model: ModelOrName, questions: Questions, **options: Unpack[CalibrateOptions]
 ) -> Calibration:
-    """Ask each question until the votes on it are clear (ASC), and calibrate on the
-    answers.
+    """Ask each question until the votes on it are clear, and calibrate on the answers.
 
     64 questions are a good number; they cost no more than counting votes on them. How
-    far the responses agree decides when sampling stops. Questions may have right
-    answers. If half of them or more do, these add a gate, which accepts a confident
-    first response alone; 16 right answers add the probability that an answer is right
-    (``p_correct``). Without logprobs, only answers are learned from.
+    far the responses agree, and what their log-probabilities tell of that, decides when
+    sampling stops. Questions may have right answers. 16 of these add the probability
+    that an answer is right (``p_correct``), and change nothing else, unless the scores
+    do not tell right responses from wrong ones. Without logprobs, only answers are
+    learned from.
 
     A question that fails, for example because it is too long, is left out with a
     warning.
@@ -124,15 +124,17 @@ def calibrate(
         tool_votes: how calls of tools are compared.
         ask_confidence: whether the model is asked to state its confidence (by default
             not), see :attr:`langchain_reasc.ReASCRunnable.confidence`.
-        measure: how a response is scored; ``"auto"``, the default, chooses among all
-            that the responses carry, or none.
+        measure: how a response is scored. ``"auto"``, the default, is the confidence
+            that the model states if it is asked, and else the mean log-probability of
+            the tokens, if there are any; with ``method="paper"`` the measure that tells
+            right responses best.
         method: ``"paper"`` makes the paper's ReASC (Algorithm 1), which takes right
             answers and logprobs, and needs only the first response to each question
-            (``max_samples=1``). None, the default, learns from how the responses agree,
-            and uses of Algorithm 1 what the data support.
-        p_target: accuracy asked of what the gate accepts, by default 0.9.
-        threshold: the probability asked of an answer that all ``max_samples`` responses
-            would give the same, by default 0.975.
+            (``max_samples=1``). None, the default, learns from how the responses agree.
+        p_target: accuracy asked of what the paper's gate accepts, by default 0.9.
+        threshold: the probability asked of an answer that further responses would not
+            change it, by default 0.975; with log-probabilities 0.95, of twice as many
+            responses (24 at most).
         max_samples: responses to a question at most, here and in use; by default 16.
             With one, nothing shows how responses agree, and Algorithm 1 decides as far
             as its data support it.
@@ -191,7 +193,7 @@ async def _calibrate(
     measure: Measure | Literal["auto"] = "auto",
     method: Literal["paper"] | None = None,
     p_target: float = 0.9,
-    threshold: float = DEFAULT_AGREEMENT,
+    threshold: float | None = None,
     max_samples: int = DEFAULT_BUDGET,
     checkpoint: str | os.PathLike[str] | None = None,
     concurrency: int = 8,
@@ -200,7 +202,8 @@ async def _calibrate(
     config: RunnableConfig | None = None,
     progress: Progress = None,
 ) -> Calibration:
-    check_probability("threshold", threshold)
+    if threshold is not None:
+        check_probability("threshold", threshold)
     check_target(p_target)
     if concurrency < 1:
         raise ConfigurationError(f"concurrency must be 1 or more, got {concurrency}")
@@ -237,7 +240,12 @@ async def _calibrate(
     )
     rows = await asking.ask_all(io, progress)
     fit_rows = partial(
-        asking.fit, rows, p_target=p_target, threshold=threshold, seed=seed
+        asking.fit,
+        rows,
+        method=method,
+        p_target=p_target,
+        threshold=threshold,
+        seed=seed,
     )
     calibration: Calibration = await io.run(fit_rows)
     return calibration.as_in_paper() if method == "paper" else calibration
@@ -523,13 +531,14 @@ class _Asking:
 
 
 def _all_measures(*, labelled: bool) -> list[Measure]:
-    """Return the candidates that responses are scored by; spans are compared by right
-    answers.
+    """Return the measures that responses are scored by: what the agreement rule reads,
+    and with labels all among which the paper's rule chooses.
     """
+    if not labelled:
+        return [*READ_SCORES]
     measures = list(candidate_measures([*SIGNALS, VERBALIZED]))
-    if labelled:
-        for signal in SIGNALS:
-            measures += [Measure(signal, score) for score in SPAN_SCORES]
+    for signal in SIGNALS:
+        measures += [Measure(signal, score) for score in SPAN_SCORES]
     return measures
 
 

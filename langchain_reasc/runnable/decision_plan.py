@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 from langchain_reasc.answers import Extractor, ObjectVotes, arguments_of
 from langchain_reasc.calibration import Calibration, SupportCurve
 from langchain_reasc.method.confidence import Measure
+from langchain_reasc.method.decision import support
 from langchain_reasc.method.fields import ByField
 from langchain_reasc.method.never_agrees import NeverAgrees, rule_in_use
 from langchain_reasc.method.stopping import Decision, StoppingRule
@@ -20,11 +21,13 @@ class Promises(NamedTuple):
 
     Attributes:
         probabilities: how likely the answer is right (``p_correct``), and how likely
-            further responses agree with it (``p_agree``), as far as that is known.
+            one further response agrees with it (``p_agree``), as far as that is known.
+        interval: the 95 % interval of ``p_correct``, if that is known.
         guarantee: what the calibration guarantees of such answers, in words.
     """
 
     probabilities: Mapping[ProbabilityName, float]
+    interval: tuple[float, float] | None
     guarantee: str | None
 
 
@@ -67,18 +70,20 @@ class DecisionPlan:
             over_parts=partial(_over_parts, extract, budget),
         )
 
-    def probability_curves(self) -> Mapping[ProbabilityName, SupportCurve]:
-        """Return what the calibration says about the answers of this rule."""
-        curves: dict[ProbabilityName, SupportCurve] = {}
-        if self.calibration is None:
-            return curves
-        correct = self.calibration.p_correct
-        if correct is not None and correct.holds_for(self.rule.name):
-            curves["p_correct"] = correct
-        agree = self.calibration.p_agree
-        if agree is not None and agree.holds_for(self.rule.name):
-            curves["p_agree"] = agree
-        return curves
+    @property
+    def correctness(self) -> SupportCurve | None:
+        """How likely the answers of this rule are right; None if that is unknown."""
+        if self.calibration is None or self.calibration.p_correct is None:
+            return None
+        curve = self.calibration.p_correct
+        return curve if curve.holds_for(self.rule.name) else None
+
+    @property
+    def tells_probability(self) -> bool:
+        """Whether anything is known of how likely answers are right, or agreed with."""
+        calibration = self.calibration
+        by_agreement = calibration is not None and calibration.by_agreement
+        return self.correctness is not None or (by_agreement and not self.is_rule_given)
 
     def promises(self, decision: Decision, first_score: float | None) -> Promises:
         """Return how likely the answer is right, or agreed with, and what the
@@ -89,11 +94,17 @@ class DecisionPlan:
             first_score: the score of the first response.
         """
         probabilities: dict[ProbabilityName, float] = {}
-        for name, curve in self.probability_curves().items():
-            share = curve.support(decision)
-            if share is not None:
-                probabilities[name] = curve.probability(share)
-        return Promises(probabilities, self._guarantee(decision, first_score))
+        interval = None
+        supported = support(decision)
+        curve = self.correctness
+        if curve is not None and supported is not None:
+            probabilities["p_correct"] = curve.probability(supported)
+            interval = curve.interval(supported)
+        is_learned = self.calibration is not None and not self.is_rule_given
+        if is_learned and supported is not None and decision.agrees is not None:
+            probabilities["p_agree"] = decision.agrees
+        guarantee = self._guarantee(decision, first_score)
+        return Promises(probabilities, interval, guarantee)
 
     def _guarantee(self, decision: Decision, first_score: float | None) -> str | None:
         calibration = self.calibration

@@ -142,6 +142,7 @@ class Account:
         answered_by: which of two models answered; None if there is one.
         is_merged: whether the answer was put together from several responses.
         probabilities: ``p_correct`` and ``p_agree``, as far as they are known.
+        interval: the 95 % interval of ``p_correct``; None without it.
         guarantee: what a calibration guarantees of such answers, in words.
         is_shadowed: whether both models were asked, to learn.
         models: what each of two models answered; empty if there is one.
@@ -160,6 +161,7 @@ class Account:
     answered_by: Literal["small", "large"] | None = None
     is_merged: bool = False
     probabilities: Mapping[ProbabilityName, float] = field(default_factory=dict)
+    interval: tuple[float, float] | None = None
     guarantee: str | None = None
     is_shadowed: bool = False
     models: Mapping[str, ModelAccount] = field(default_factory=dict)
@@ -189,6 +191,8 @@ def to_account(
         plain["merged"] = True
     for name, value in account.probabilities.items():
         plain[name] = {"value": value, "source": _SOURCES[name]}
+    if account.interval is not None:
+        plain["p_correct"]["interval"] = list(account.interval)
     if account.guarantee is not None:
         plain["guarantee"] = account.guarantee
     plain["tokens"] = {**usage.account, "winner": account.output_of_winner}

@@ -52,8 +52,8 @@ class Online:
             as numbers, but no text. A file of another model is refused. Any number of
             processes on one machine may share a file and learn together.
         audit: the share of questions for which one more response is drawn (and paid
-            for), to check that what was learned still holds. If it does not hold, votes
-            are counted (ASC), and learning starts again.
+            for), to check that what was learned still holds. If it does not hold,
+            learning starts again.
     """
 
     state: str | os.PathLike[str] | None = None
@@ -200,8 +200,8 @@ class Options(Checked):
         ge=1,
         description="""
         The most samples launched in parallel (a wave). A wave never has more samples
-        than what decides if all agree. 1 is slowest. If a gate may accept the first
-        response, it is launched alone. ``config["max_concurrency"]`` limits the samples
+        than what decides if all agree. 1 is slowest. If one response may be enough, the
+        first is launched alone. ``config["max_concurrency"]`` limits the samples
         in flight of a whole call, over all inputs of a batch and all branches of a
         chain. Simultaneous calls that draw from one model with the same number share
         this limit.
@@ -243,7 +243,7 @@ class Options(Checked):
         ``reasc["abstained_because"]``, if the answer's probability is below this number
         in (0, 1); with ``on_undecided="raise"``, raise an error. A calibration on
         labels gives the probability that the answer is right (``reasc["p_correct"]``).
-        One without labels gives the probability that further responses agree
+        One without labels gives the probability that one more response agrees
         (``reasc["p_agree"]``), which says nothing about consistent mistakes of the
         model.
         """,
@@ -261,8 +261,9 @@ class Options(Checked):
     on_missing_confidence: Literal["error", "count"] = Field(
         default="error",
         description="""
-        What to do with a response without logprobs if a calibration needs them: raise
-        an error, or count one vote.
+        What to do with a response without logprobs if the paper's rule, or another that
+        weighs votes by scores, needs them: raise an error, or count one vote. What is
+        learned from agreement counts it.
         """,
     )
     confidence: Measure | Literal["stated"] | None = Field(
@@ -270,8 +271,8 @@ class Options(Checked):
         description="""
         How a response is scored: a ``Measure``, for a ``rule`` that reads scores
         without a calibration, and for learning; or ``"stated"``. With
-        ``calibration="online"`` a measure is the only candidate, and None tries all
-        available measures. With ``"mixture"``, None is the paper's measure
+        ``calibration="online"``, None is the mean log-probability of the tokens, if
+        there are any. With ``"mixture"``, None is the paper's measure
         (self-certainty, bottom 10 %, W = 128), or the same score of another signal that
         the model gives. ``"stated"`` asks the model to end each response with a line
         such as ``Confidence: 85%``. This is for models without logprobs: the stated

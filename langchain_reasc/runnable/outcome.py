@@ -74,10 +74,14 @@ def outcome_of(question: Question) -> ReASCResult:
         answered_by=question.request.role,
         is_merged=is_merged,
         probabilities=promises.probabilities,
+        interval=promises.interval,
         guarantee=promises.guarantee,
     )
     metadata = kept_metadata(winner, logprobs=question.model.keep_logprobs)
     share = share_of_answer(decision, answers.count(None))
+    if share is not None and question.plan.rule.reads_scores:
+        # The share that further responses would have, by counts and scores.
+        share = max(share, decision.agrees or 0.0)
     min_share = question.voter.options.min_share
     result = ReASCResult(
         winner.model_copy(update={"response_metadata": metadata}),

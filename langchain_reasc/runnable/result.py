@@ -18,7 +18,7 @@ from langchain_reasc.sampling import SampledResponse
 
 PROBABILITIES: Final[Mapping[ProbabilityName, str]] = {
     "p_correct": "is right",
-    "p_agree": "agrees with further responses",
+    "p_agree": "agrees with one more response",
 }
 """What each probability is of; agreement is not correctness."""
 _ENDINGS: Final = {
@@ -155,11 +155,16 @@ class ReASCResult:
         return self.account.probabilities.get("p_correct")
 
     @property
-    def p_agree(self) -> float | None:
-        """How likely further responses agree with the answer, which does not make it
-        right.
+    def p_correct_interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of ``p_correct``; None without it."""
+        return self.account.interval
 
-        None without a calibration without labels that tells it.
+    @property
+    def p_agree(self) -> float | None:
+        """How likely one further response agrees with the answer, which does not make
+        it right.
+
+        None without a calibration that tells it.
         """
         return self.account.probabilities.get("p_agree")
 
@@ -262,8 +267,19 @@ def _ending(result: ReASCResult) -> str:
     if decision.reason == "hopeless":
         return f"undecided: {result.hopeless}"
     ending = _ENDINGS[decision.reason or "budget"]
-    decided = "most common" if result.unsupported else "decided"
+    decided = "decided"
+    if _is_outvoted(decision):
+        decided = "likeliest by its scores, though another has more votes"
+    elif result.unsupported:
+        decided = "most common"
     return ending.format(decided=decided, gave=_agreement(result))
+
+
+def _is_outvoted(decision: Decision) -> bool:
+    """Return whether another answer has more evidence."""
+    if decision.parts or decision.answer not in decision.evidence:
+        return False
+    return decision.evidence[decision.answer] < max(decision.evidence.values())
 
 
 def _why_escalated(result: ReASCResult) -> str:

@@ -78,8 +78,8 @@ class Voter:
         options: a copy of the options.
         model: what is sampled.
         extract: finds the answer in a response.
-        on_missing_confidence: what is done with a response without confidence; learning
-            online needs none.
+        on_missing_confidence: what is done with a response without confidence; the
+            agreement rule counts it.
         calibration: what scores mean; None where there is none, or it is learned.
         learner: learns a calibration from what is answered; None if nothing is learned
             of this model alone.
@@ -125,7 +125,7 @@ class Voter:
             measure = calibration.measure
         _check_combination(options, measure)
         on_missing: OnMissing = options.on_missing_confidence
-        if options.online is not None:
+        if _counts_unscored(options, calibration):
             on_missing = "count"
         reads_scores = _reads_scores(options, calibration, measure, is_small=is_small)
         prepared, measure = _prepared(
@@ -243,7 +243,8 @@ class Voter:
         if calibration is not None:
             return self._plan_by_calibration(calibration)
         if self.online is not None:
-            return self.plan_by(ASC(), is_counted=False)
+            untrained = FiniteHorizon(budget=self.options.max_samples)
+            return self.plan_by(untrained, is_counted=False)
         if self.mixture is not None:
             notice = (
                 "the calibration by mixture has seen too few responses yet: counting "
@@ -392,19 +393,16 @@ class Voter:
     def _require_probability(self, below: float) -> None:
         """Refuse to abstain by a probability that no calibration gives."""
         plan = self.plan(self.calibration)
-        if plan.probability_curves():
+        if plan.tells_probability:
             return
         reason = "here is none that does"
         calibration = self.calibration
-        if calibration is not None:
-            curve = calibration.p_correct or calibration.p_agree
-            if curve is not None:
-                reason = (
-                    f"this one says it of {curve.rule!r}, not of {plan.rule.name!r}"
-                )
+        if calibration is not None and calibration.p_correct is not None:
+            rule = calibration.p_correct.rule
+            reason = f"this one says it of {rule!r}, not of {plan.rule.name!r}"
         raise ConfigurationError(
             f"abstain_below={below:g} needs a calibration that says how likely an "
-            "answer is right (p_correct) or that further responses agree with it "
+            "answer is right (p_correct) or that one further response agrees with it "
             f"(p_agree), and {reason}; calibrate() tells both, "
             "p_correct with right answers to 16 questions or more"
         )
@@ -451,6 +449,17 @@ def _given_calibration(options: Options) -> Calibration | None:
     if isinstance(calibration, Online) or options.is_learning:
         return None
     return load_calibration(calibration)
+
+
+def _counts_unscored(options: Options, calibration: Calibration | None) -> bool:
+    """Return whether a response without confidence is a count, whatever the options
+    say: ``on_missing_confidence`` is for the paper's rule.
+    """
+    if options.online is not None:
+        return True
+    if calibration is None or options.stopping_rule is not None:
+        return False
+    return calibration.by_agreement
 
 
 def _check_combination(options: Options, measure: Measure | None) -> None:

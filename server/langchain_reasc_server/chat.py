@@ -57,6 +57,8 @@ class Won:
             for name in ("p_correct", "p_agree")
             if name in told
         }
+        if "p_correct" in told:
+            probabilities["p_correct_interval"] = told["p_correct"]["interval"]
         abstained = {
             name: told[name]
             for name in ("abstained", "abstained_because")

@@ -25,7 +25,7 @@ def test_a_chat_model_learns_from_votes_alone(runner: Any) -> None:
     chat = ChatReASC(model=model, calibration="online", max_samples=4)
     for question in ("act", "say", "act"):
         runner.invoke(chat, question)
-    assert [question.answers for question in memory(chat.calibrator).observations] == [(0, 0, 0, 0)] * 2
+    assert [question.answers for question in memory(chat.calibrator).observations] == [(0, 0, 0)] * 2
 
 
 @pytest.mark.full

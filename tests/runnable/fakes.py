@@ -275,7 +275,7 @@ def calibration(*, mean: float = 1.0, gate: float | None = None, **fields: Any) 
     closed = None if gate is not None else "closed by the test"
     return Calibration(
         **{
-            "schema_version": 2,
+            "schema_version": 3,
             "method": "offline",
             "signal": "top_k",
             "score": "mean",

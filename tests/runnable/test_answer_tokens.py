@@ -38,7 +38,7 @@ def replies(*logprobs: float) -> Scripted:
 
 
 def test_what_cannot_be_told_is_missing(runner: Any) -> None:
-    made = calibration(signal="token_logprob", score="answer_span", mean=-1.0, schema_version=2)
+    made = calibration(signal="token_logprob", score="answer_span", mean=-1.0, schema_version=3)
     counting = {"answer": lambda text: "about " + text.split()[-1], "max_samples": 3, "calibration": made}
     with pytest.raises(LogprobsUnavailable, match="'answer_span'"):
         runner.solve(ReASCRunnable(model=replies(-2.0, -3.0, -0.5), **counting), "q")
@@ -74,10 +74,10 @@ def test_a_calibration_is_made_of_them(runner: Any) -> None:
 
     pairs = [(f"q{number}", "7") for number in range(45)]
     model = Scripted(script=script)
-    named = runner.calibrate(model, pairs, measure=ANSWER)
+    named = runner.calibrate(model, pairs, measure=ANSWER, method="paper")
     assert named.measure == ANSWER and named.n == 44, "the response without an answer has none to score"
     assert named.auroc is not None and named.auroc.value == 1.0
-    chosen = runner.calibrate(model, pairs)
+    chosen = runner.calibrate(model, pairs, method="paper")
     assert chosen.score == "answer_span" and chosen.auroc is not None and chosen.auroc.value == 1.0
 
 

@@ -116,7 +116,7 @@ def test_the_answer_and_the_fixed_prompt_are_part_of_what_was_measured(runner: A
 def guarded(**fields: Any) -> Any:
     """The paper's gate accepts 2.5 or more, the safe one 3.5; votes are counted where ``unweighed`` says so."""
     safe = {"level": 0.95, "safe_threshold": 3.5, "accepted": 46, "lower_bound": 0.9}
-    measured = calibration(gate=2.5, schema_version=2, **fields)
+    measured = calibration(gate=2.5, schema_version=3, **fields)
     return measured.model_copy(update={"gate": Gate(threshold=2.5, **safe)})
 
 

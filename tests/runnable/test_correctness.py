@@ -1,15 +1,20 @@
 """How likely the answer is right: in the account, and below which an answer is none."""
 
+import json
 from typing import Any
 
 import numpy as np
 import pytest
 
 from langchain_reasc import ChatReASC, ReASCRunnable
-from langchain_reasc.calibration import Calibration, Observation, SupportCurve, fit
-from langchain_reasc.exceptions import ConfigurationError, Undecided
+from langchain_reasc.answers import json_object
+from langchain_reasc.calibration import Calibration, Observation, RuleBlock, SupportCurve, fit
+from langchain_reasc.exceptions import ConfigurationError, LogprobsUnavailable, Undecided
+from langchain_reasc.method import Response
+from langchain_reasc.method.agreement import Component, Prior
+from langchain_reasc.method.score_model import ScoreModel
 
-from .fakes import calibration, saying
+from .fakes import Reply, calibration, saying
 
 pytestmark = pytest.mark.sync_only
 
@@ -18,8 +23,9 @@ UNANIMOUS = ("1",)  # support 5/6, P .8 (.5 + .2/.6 of the way)
 
 
 def known(rule: str | None = "reasc", **fields: Any) -> Calibration:
-    told = SupportCurve(points=((0.5, 0.3), (5 / 6, 0.8)), n=64, right=0.6, rule=rule)
-    return calibration(**{"schema_version": 2, "weight": "count", "p_correct": told, **fields})
+    points = ((0.5, 0.3), (5 / 6, 0.8))
+    told = SupportCurve(points=points, low=(0.2, 0.7), high=(0.4, 0.9), n=64, right=0.6, rule=rule)
+    return calibration(**{"schema_version": 3, "weight": "count", "p_correct": told, **fields})
 
 
 def reasc(*answers: str, **options: Any) -> ReASCRunnable:
@@ -27,19 +33,37 @@ def reasc(*answers: str, **options: Any) -> ReASCRunnable:
 
 
 def test_the_account_tells_how_likely_the_answer_is_right(runner: Any) -> None:
-    for answers, expected in ((UNANIMOUS, 0.8), (SPLIT, 0.3)):
+    for answers, expected in (
+        (UNANIMOUS, (0.8, [0.7, 0.9])),
+        (SPLIT, (0.3, [0.2, 0.4])),
+        ("1121", (0.55, [0.45, 0.65])),
+    ):
         result = runner.solve(reasc(*answers), "q")
         account = result.message.response_metadata["reasc"]
-        assert account["p_correct"] == {"value": pytest.approx(expected), "source": "labels"}
+        value, interval = map(pytest.approx, expected)
+        assert account["p_correct"] == {"value": value, "source": "labels", "interval": interval}
         assert result.p_correct == account["p_correct"]["value"]
+        assert result.p_correct_interval == tuple(account["p_correct"]["interval"])
         assert result.message.text == "the answer is 1"
+
+
+def test_a_stream_tells_it_once_and_whole(runner: Any) -> None:
+    """Chunks are added up, and lists of them would be joined."""
+    chunks = runner.stream(reasc(*UNANIMOUS), "q")
+    accounts = [chunk.response_metadata["reasc"] for chunk in chunks if "reasc" in chunk.response_metadata]
+    assert [account["p_correct"]["interval"] for account in accounts] == [pytest.approx([0.7, 0.9])]
+    whole = chunks[0]
+    for chunk in chunks[1:]:
+        whole += chunk
+    assert whole.response_metadata["reasc"] == accounts[0]
+    assert json.loads(json.dumps(accounts[0])) == accounts[0]
 
 
 @pytest.mark.parametrize("given", [None, calibration(), known(rule="agreement"), "mixture"])
 def test_where_nothing_tells_none_is_made_up(runner: Any, given: Any) -> None:
     result = runner.solve(reasc(*UNANIMOUS, calibration=given, on_missing_confidence="count"), "q")
-    assert result.p_correct is None
-    assert "p_correct" not in result.message.response_metadata["reasc"]
+    assert (result.p_correct, result.p_correct_interval, result.p_agree) == (None, None, None)
+    assert not {"p_correct", "p_agree"} & result.message.response_metadata["reasc"].keys()
 
 
 def test_what_a_safeguard_counts_has_the_probability_of_counts(runner: Any) -> None:
@@ -71,14 +95,80 @@ def test_or_an_error_says_why(runner: Any) -> None:
     assert raised.value.result.p_correct == pytest.approx(0.3)
 
 
+def agreeing(*components: Component, **fields: Any) -> Calibration:
+    """What was learned without labels from answers alone; by one component, two of two responses agree with .35."""
+    prior = Prior(components or (Component(0.3, 1.0),), (1 / (len(components) or 1),) * (len(components) or 1))
+    nothing: Any = dict.fromkeys(("signal", "score", "window", "mean", "std"))
+    block = RuleBlock.agreement(prior, 0.97)
+    return calibration(**{**nothing, "method": "consensus", "rule": block, "guarantee": "by agreement", **fields})
+
+
 def test_agreement_is_not_called_correctness(runner: Any) -> None:
-    told = SupportCurve(points=((0.5, 0.3),), n=64, right=0.6)
-    result = runner.solve(reasc("1", calibration=known(p_correct=None, p_agree=told), abstain_below=0.5), "q")
+    """How likely one more response agrees is (votes − .3) / (all + 1)."""
+    for answers, expected in (("1111", 0.675), ("1211", 0.54), ("1212", 0.34)):
+        result = runner.solve(reasc(*answers, calibration=agreeing()), "q")
+        account = result.message.response_metadata["reasc"]
+        assert (result.p_correct, result.p_correct_interval) == (None, None)
+        assert result.p_agree == result.decision.agrees == pytest.approx(expected)
+        assert "p_correct" not in account
+        assert account["p_agree"] == {"value": pytest.approx(expected), "source": "consensus"}
+    account = runner.account(reasc(*"1111", calibration=agreeing(), abstain_below=0.7), "q")
+    assert "agrees with one more response with a probability of 0.675, below 0.7" in account["abstained_because"]
+
+
+def test_it_is_not_how_likely_the_whole_budget_gives_the_answer(runner: Any) -> None:
+    """The posterior is; for a leader who cannot be caught up with it is 1, whatever a fifth response says."""
+    result = runner.solve(reasc(*"1111", calibration=agreeing()), "q")
+    assert (result.decision.samples, result.decision.posterior) == (3, 1.0)
+    assert runner.solve(reasc(*"1212", calibration=agreeing()), "q").decision.posterior == 0.5
+
+
+def test_of_several_parts_the_least_certain_one_is_told(runner: Any) -> None:
+    texts = [f'{{"a": 1, "b": {b}}}' for b in (2, 3, 2, 2)]
+    model = saying(*map(Reply, texts))
+    result = runner.solve(reasc(model=model, calibration=agreeing(), answer=json_object(by_field=True)), "q")
     account = result.message.response_metadata["reasc"]
-    assert (result.p_correct, result.p_agree) == (None, 0.3)
-    assert "p_correct" not in account
-    assert account["p_agree"] == {"value": 0.3, "source": "consensus"}
-    assert "0.3" in account["abstained_because"]
+    assert result.answer == texts[0]
+    parts = result.decision.parts
+    assert {name: part.agrees for name, part in parts.items()} == pytest.approx({"a": 0.74, "b": 0.54})
+    assert account["p_agree"]["value"] == result.decision.agrees == pytest.approx(0.54)
+    labels = agreeing(p_correct=known("agreement").p_correct)
+    told = runner.solve(reasc(model=model, calibration=labels, answer=json_object(by_field=True)), "q")
+    assert told.p_correct == pytest.approx(0.36), "at .54"
+    assert told.p_correct_interval == pytest.approx((0.26, 0.46))
+
+
+EASY_OR_HARD = Prior((Component(0.0, 0.02), Component(0.6, 10.0)), (0.5, 0.5))
+SCORES = ScoreModel(((0.0, -2.0), (4.0, 2.0)), 0.0, 0.5, 0.5, 0.5, 0.1, 0.2)
+
+
+def test_scores_are_a_part_of_it(runner: Any) -> None:
+    """The surer a response, the likelier another one agrees with it; a response without a score is a vote."""
+    made = calibration(method="consensus", rule=RuleBlock.agreement(EASY_OR_HARD, 0.95, SCORES))
+    agrees = []
+    for logprob in (-0.5, None, -3.5):
+        model = saying(Reply("it is 1", logprob))
+        result = runner.solve(reasc(model=model, calibration=made, max_samples=1), "q")
+        agrees.append(result.p_agree)
+    assert agrees == sorted(agrees) and agrees[0] < agrees[1] - 0.1 < agrees[2] - 0.2
+
+
+@pytest.mark.parametrize("missing", [{}, {"on_missing_confidence": "error"}, {"on_missing_confidence": "count"}])
+def test_a_response_without_a_score_is_counted_with_a_notice(runner: Any, missing: Any) -> None:
+    """Whatever is done with it by the paper's rule."""
+    made = calibration(method="consensus", rule=RuleBlock.agreement(EASY_OR_HARD, 0.95, SCORES))
+    model = saying(*[Reply("it is 1", None)] * 4)
+    asking = reasc(model=model, calibration=made, concurrency=1, **missing)
+    result = runner.solve(asking, "q")
+    assert result.answer == "1"
+    assert result.message.response_metadata["reasc"]["without_confidence"] == result.decision.samples
+    [notice] = [one for one in result.notices if "no confidence" in one]
+    asked = result.decision.samples
+    assert notice.startswith(f"{asked} of {asked} ") and "count as one vote each" in notice
+    counted = made.rule(budget=asking.max_samples)([Response("1")] * asked)
+    assert (result.p_agree, result.decision.posterior) == pytest.approx((counted.agrees, counted.posterior))
+    with pytest.raises(LogprobsUnavailable):
+        runner.solve(reasc(model=model, calibration=calibration(), concurrency=1), "q")
 
 
 @pytest.mark.parametrize("given", [None, "mixture", calibration(), known("agreement")])
@@ -88,17 +178,17 @@ def test_abstaining_without_a_probability_is_refused(given: Any) -> None:
     assert "--" not in str(raised.value)
 
 
-def agreeing(**fields: Any) -> Calibration:
+def learned(**fields: Any) -> Calibration:
     """What counting votes on 32 questions without labels taught."""
     counted = [Observation(answers, np.zeros((0, 4))) for answers in ((0, 0, 0, 0), (0, 1, 0, 1))] * 16
     made = fit(counted, budget=4)
-    assert made.p_agree and made.guarantee
+    assert made.by_agreement and made.guarantee
     assert made.p_correct is None
     return made.model_copy(update=fields)
 
 
-def test_without_labels_it_tells_how_likely_further_responses_agree(runner: Any) -> None:
-    made = agreeing()
+def test_without_labels_it_tells_how_likely_one_further_response_agrees(runner: Any) -> None:
+    made = learned()
     result = runner.solve(reasc(*SPLIT, calibration=made, allow_fingerprint_mismatch=True), "q")
     account = result.message.response_metadata["reasc"]
     assert (account["method"], account["reason"], account["guarantee"]) == ("agreement", "budget", made.guarantee)

@@ -641,7 +641,9 @@ def scoring(*said: tuple[str, float]) -> Scripted:
 def test_a_calibration_of_the_small_model_alone_says_what_is_escalated(
     runner: Any, said: Any, options: Any, by: str, reason: str
 ) -> None:
-    told = SupportCurve(points=((0.5, 0.3), (5 / 6, 0.8)), n=64, right=0.6, rule="reasc")
+    told = SupportCurve(
+        points=((0.5, 0.3), (5 / 6, 0.8)), low=(0.2, 0.7), high=(0.4, 0.9), n=64, right=0.6, rule="reasc"
+    )
     made = calibration(gate=2.0, p_correct=told).as_in_paper()
     account = runner.account(pair(scoring(*said), calibration=made, **options), "q")
     assert (account["answered_by"], account["reason"]) == (by, reason)

@@ -30,7 +30,7 @@ def without_logprobs(question: str, index: int) -> Reply:
 def test_it_counts_until_it_has_learned_and_then_says_so(runner: Any, fits: Any, logged: Any) -> None:
     reasc = online()
     before = answered(runner, reasc)
-    assert {account["method"] for account in before} == {"asc"}
+    assert {account["method"] for account in before} == {"finite_horizon"}
     assert "(0 of 16 questions seen)" in before[0]["notices"][0]
     assert "(15 of 16 questions seen)" in before[15]["notices"][0]
     assert reasc.learned is not None and reasc.learned.n == MINIMUM
@@ -71,7 +71,10 @@ def test_what_is_learned_from_are_answers_as_numbers_and_scores(runner: Any, fit
         assert observed.right == ()
     answered(runner, online(confidence=Measure("token_logprob", "mean"), max_samples=1))
     answered(runner, online(max_samples=1))
-    assert [fit.questions[0].scores.shape[0] > 1 for fit in fits] == [False, False, True], "a measure is the only one"
+    likely, stated = Measure("token_logprob", "mean"), Measure("verbalized", "mean")
+    measures = [fit.measures for fit in fits]
+    assert measures == [[TOP_K], [likely], [stated, likely]], "a measure is the only one"
+    assert [one.questions[0].scores.shape[0] for one in fits] == [1, 1, 2]
 
 
 def test_all_that_is_made_of_one_learns_together(runner: Any, fits: Any) -> None:
@@ -81,7 +84,7 @@ def test_all_that_is_made_of_one_learns_together(runner: Any, fits: Any) -> None
     for at in range(MINIMUM - 4):
         runner.invoke(copies[at % 3], f"q{at}")
     accounts = runner.accounts(copies[1], ["q90", "q91", "q92", "q93"], {"max_concurrency": 1})
-    assert {account["method"] for account in accounts} == {"asc"}, "a batch is answered as it comes"
+    assert {account["method"] for account in accounts} == {"finite_horizon"}, "a batch is answered as it comes"
     assert calibrator(reasc).wait(10)
     assert reasc.learned is not None is not copies[2].learned
     assert reasc.model_copy(update={"model": Scripted(script=drawn)}).learned is None
@@ -258,20 +261,21 @@ def test_which_questions_are_audited_is_settled_by_their_number_and_the_seed() -
 @pytest.mark.full
 @pytest.mark.sync_only
 @pytest.mark.parametrize("audit", [0, 1])
-def test_responses_that_agree_otherwise_than_was_learned_begin_it_anew(
-    runner: Any, fits: Any, logged: Any, audit: int
-) -> None:
+def test_responses_that_agree_otherwise_than_was_learned_begin_it_anew(runner: Any, logged: Any, audit: int) -> None:
     """Seen by the votes that decide, or, where the first response does, by audits alone."""
 
     def script(question: str, index: int) -> Reply:
-        return Reply(f"it is {index if question.startswith('x') else 1}", -3.0 if audit else -1.5)
+        if question.startswith("x"):
+            return Reply(f"it is {index}", -3.5)
+        return drawn(question, index) if audit else Reply("it is 1", -3.0)
 
-    reasc = online(script, audit=audit, max_samples=8 if audit else 4)
-    answered(runner, reasc)
+    reasc = online(script, audit=audit, confidence=TOP_K)
+    answered(runner, reasc, [f"q{i}" for i in range(64)])
     after = answered(runner, reasc, [f"x{i}" for i in range(20)])
     methods = [account["method"] for account in after]
-    switched = methods.index("asc")
-    assert switched >= 3 and set(methods[switched:]) == {"asc"}
+    switched = methods.index("finite_horizon")
+    assert switched >= 3 and set(methods[switched:]) == {"finite_horizon"}
+    assert {account["samples"] for account in after[:switched]} == {1 if audit else 4}
     assert "(0 of 16 questions seen)" in after[switched]["notices"][0]
     assert ("WARNING", after[switched]["notices"][0]) in logged()
 

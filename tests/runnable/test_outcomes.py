@@ -12,7 +12,8 @@ from langchain_core.messages import AIMessage
 from langchain_reasc import ChatReASC
 from langchain_reasc.calibration import Observation, fit
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.method import Cap, Response, decide
+from langchain_reasc.method import Cap, decide
+from langchain_reasc.method.decision import support
 
 from .fakes import Reply, Scripted
 from .learning import MINIMUM, calibrator, online
@@ -136,12 +137,14 @@ def test_p_correct_is_of_questions_whose_outcome_was_told(told: Callable[[bool],
     for seed in range(3):
         rng = np.random.default_rng(seed)
         questions = [answered(rng, told)[0] for _ in range(400)]
-        curve = fit(questions).p_correct
-        assert curve is not None
+        made = fit(questions, budget=6)
+        assert made.p_correct is not None
         for question, right in (answered(rng, told) for _ in range(400)):
-            decision = decide(Cap(6), [Response(str(one)) for one in question.answers])
-            promised.append(curve.probability(curve.support(decision) or 0.0))
-            found.append(right)
+            decision = decide(made.rule(budget=6) | Cap(6), question.responses(None))
+            if decision.answer == str(question.answer):
+                promised.append(made.p_correct.probability(support(decision) or 0.0))
+                found.append(right)
+    assert len(found) > 1000
     gap = float(np.mean(found) - np.mean(promised))
     assert abs(gap) < off if off else gap > 0.1
 

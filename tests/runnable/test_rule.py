@@ -86,7 +86,7 @@ def consensus(**fields: Any) -> Calibration:
     """One that was learned without labels from answers alone."""
     nothing: dict[str, Any] = dict.fromkeys(("signal", "score", "window", "std"))
     block = RuleBlock.agreement(threshold=0.97, prior=Prior((Component(0.3, 1.0),), (1.0,)))
-    return calibration(mean=None, schema_version=2, method="consensus", rule=block, **nothing, **fields)  # type: ignore[arg-type]
+    return calibration(mean=None, schema_version=3, method="consensus", rule=block, **nothing, **fields)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,12 @@ def calibrated() -> Any:
     return calibrate(Scripted(script=script), QUESTIONS, ask_confidence=True)
 
 
+@pytest.fixture(scope="module")
+def papers() -> Any:
+    """The same by the paper's rule."""
+    return calibrate(Scripted(script=script), QUESTIONS, ask_confidence=True, method="paper")
+
+
 def test_the_line_is_asked_for_and_is_no_part_of_the_answer(runner: Any) -> None:
     model = stating("the answer is 42\n\n**Confidence:** 85 %")
     reasc = ReASCRunnable(model=model, confidence="stated", max_samples=2)
@@ -70,13 +76,12 @@ def test_the_line_is_asked_for_and_is_no_part_of_the_answer(runner: Any) -> None
 
 
 @pytest.mark.full
-def test_a_response_without_a_statement_is_without_confidence(runner: Any, calibrated: Any) -> None:
+def test_a_response_without_a_statement_is_without_confidence(runner: Any, papers: Any) -> None:
     model = stating("it is 1.\nConfidence: 30%", "it is 2", "it is 2.\nConfidence: certain", "it is 1")
-    options: Any = {"model": model, "calibration": calibrated, "confidence": "stated"}
+    options: Any = {"model": model, "calibration": papers, "confidence": "stated"}
     with pytest.raises(LogprobsUnavailable, match=r"'Confidence: 85%'"):
-        runner.invoke(ReASCRunnable(**options, rule=calibrated.as_in_paper().rule()), "q")
-    rule = calibrated.as_in_paper().rule(on_missing_confidence="count")
-    result = runner.solve(ReASCRunnable(**options, rule=rule, on_missing_confidence="count", max_samples=4), "q")
+        runner.invoke(ReASCRunnable(**options), "q")
+    result = runner.solve(ReASCRunnable(**options, on_missing_confidence="count", max_samples=4), "q")
     assert [response.score for response in result.responses] == [0.3, None, None, None]
     assert [response.weight for response in result.responses][1:] == [1.0] * 3, "never a zero"
     assert result.message.response_metadata["reasc"]["without_confidence"] == 3
@@ -86,12 +91,13 @@ def test_a_response_without_a_statement_is_without_confidence(runner: Any, calib
     assert (message.content, message.response_metadata["verbalized_confidence"]) == ("", None)
 
 
-def test_logprobs_and_statements_are_no_stand_in_for_each_other(runner: Any, calibrated: Any) -> None:
-    paper = calibrated.as_in_paper().rule()
-    options: Any = {"model": saying("1"), "calibration": calibrated, "rule": paper, "confidence": "stated"}
+def test_logprobs_and_statements_are_no_stand_in_for_each_other(runner: Any, calibrated: Any, papers: Any) -> None:
+    options: Any = {"model": saying("1"), "confidence": "stated"}
     with pytest.raises(LogprobsUnavailable, match="'verbalized' signal"):
-        runner.invoke(ReASCRunnable(**options), "q")
-    model, of_tokens = stating("it is 1.\nConfidence: 30%"), calibration(fingerprint=calibrated.fingerprint)
+        runner.invoke(ReASCRunnable(**options, calibration=papers), "q")
+    result = runner.solve(ReASCRunnable(**options, calibration=calibrated), "q")
+    assert {response.score for response in result.responses} == {None}, "the agreement rule counts them"
+    model, of_tokens = stating("it is 1.\nConfidence: 30%"), calibration(fingerprint=papers.fingerprint)
     with pytest.raises(LogprobsUnavailable, match="'top_k' signal"):
         runner.invoke(ReASCRunnable(model=model, calibration=of_tokens, confidence="stated"), "q")
 
@@ -154,17 +160,18 @@ def test_a_model_in_this_process_is_asked_in_its_template(runner: Any) -> None:
         assert all("verbalized_confidence" in response.message.response_metadata for response in result.responses)
 
 
-def test_it_is_calibrated_like_any_other_signal(runner: Any, calibrated: Any, tmp_path: Any, caplog: Any) -> None:
-    assert calibrated.measure == STATED and calibrated.auroc.value > 0.9
-    save_calibration(calibrated, tmp_path / "calibration.json")
-    assert load_calibration(tmp_path / "calibration.json") == calibrated
-    paper = calibrated.as_in_paper().rule()
-    options: Any = {"calibration": calibrated, "confidence": "stated", "rule": paper}
+def test_it_is_calibrated_like_any_other_signal(runner: Any, calibrated: Any, papers: Any, tmp_path: Any) -> None:
+    assert calibrated.measure == STATED and calibrated.rule_.scores, "the agreement rule reads it"
+    assert papers.measure == STATED and papers.auroc.value > 0.9
+    for made in (calibrated, papers):
+        save_calibration(made, tmp_path / "calibration.json")
+        assert load_calibration(tmp_path / "calibration.json") == made
+    options: Any = {"calibration": papers, "confidence": "stated"}
     results = [runner.solve(ReASCRunnable(model=Scripted(script=script), **options), q) for q, _ in QUESTIONS[:12]]
     for result in results:
         stated = result.responses[0].message.response_metadata["verbalized_confidence"]
         assert result.responses[0].score == stated
-        assert (result.decision.reason == "gate") == (stated >= calibrated.gate.threshold)
+        assert (result.decision.reason == "gate") == (stated >= papers.gate.threshold)
     assert {result.decision.reason for result in results} == {"gate", "evidence"}
 
     def forgetful(question: str, index: int) -> Reply:

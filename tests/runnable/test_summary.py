@@ -21,11 +21,11 @@ SAFE_GATE = Gate(
     threshold=0.05, level=0.95, safe_threshold=0.05, accepted=40, lower_bound=0.92, mean_part=0.05, target_part=0.05
 )
 GATED = calibration(gate=0.05)
-SAFE = calibration(schema_version=2).model_copy(update={"gate": SAFE_GATE})
+SAFE = calibration(schema_version=3).model_copy(update={"gate": SAFE_GATE})
 CLOSED = calibration(mean=1.0)
 KNOWN = calibration(
-    schema_version=2,
-    p_correct=SupportCurve(points=((0.5, 0.3), (5 / 6, 0.8)), n=64, right=0.6),
+    schema_version=3,
+    p_correct=SupportCurve(points=((0.5, 0.3), (5 / 6, 0.8)), low=(0.2, 0.7), high=(0.4, 0.9), n=64, right=0.6),
 )
 SURER = Reply("the answer is 2", logprob=-4.0)
 ENDLESS = Reply("the answer is 1", endless=True)

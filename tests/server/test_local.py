@@ -181,7 +181,7 @@ def test_a_calibration_that_does_not_fit_a_request_is_left_aside_for_it() -> Non
         fits, differs = (
             server.chat(messages=messages).json()["reasc"] for messages in ([question], [system, question])
         )
-        assert fits["stop"] in ("gate", "evidence") and not any("does not fit" in notice for notice in fits["notices"])
+        assert fits["stop"] == "agreement" and not any("does not fit" in notice for notice in fits["notices"])
         assert "does not fit" in differs["notices"][0] and differs["stop"] in ("agreement", "budget")
 
 

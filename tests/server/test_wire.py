@@ -111,9 +111,10 @@ def test_what_a_calibration_says_stands_in_the_account(name: str) -> None:
         "answer": "42",
         "posterior": 0.97,
     }
-    told |= {"notices": ["so"], "tokens": tokens, name: {"value": 0.91, "source": "labels"}}
+    told |= {"notices": ["so"], "tokens": tokens, name: {"value": 0.91, "source": "labels", "interval": [0.8, 0.95]}}
     won = Won(Call({"model": "m"}), AIMessage("42", response_metadata={"reasc": told}), 16, "left aside")
     assert won.account[name] == 0.91 and won.account["notices"] == ["left aside", "so"]
+    assert won.account.get("p_correct_interval") == ([0.8, 0.95] if name == "p_correct" else None)
     assert won.headers.get("x-reasc-p-correct") == ("0.9100" if name == "p_correct" else None)
     assert won.account["tokens"] == {"spent": 30, "saved": int(16 * (10 / 4 + 15 / 3)) - 30, "one_response": 8}
     assert won.whole["reasc"] == won.account and won.whole["choices"][0]["message"]["content"] == "42"
