@@ -12,8 +12,9 @@ from runnable.fakes import calibration
 
 from cli.test_commands import reasc
 from langchain_reasc import ReASCRunnable
-from langchain_reasc.calibration import load_calibration, save_calibration
+from langchain_reasc.calibration import calibrate_offline, load_calibration, save_calibration
 from langchain_reasc.cli import main
+from langchain_reasc.method import Measure
 from langchain_reasc.models import instruction
 from langchain_reasc.models.fingerprint import Fingerprint, confidence_part
 
@@ -28,7 +29,7 @@ EASY = "Emma has 27 old and 14 new cups. How many more does Emma need to have 60
     ("question", "options", "says", "code"),
     [
         (EASY, ("--calibration", "none"), "decided: ", 0),
-        (EASY, (), "accepted by the gate: the first response was confident enough; in calibration 90% or more", 0),
+        (EASY, (), "decided: ", 0),
         (QUESTION, ("--rule", "fixed_budget", "--max-samples", 2), "undecided: the budget is spent, and only 1", 3),
     ],
 )
@@ -39,7 +40,7 @@ def test_ask_says_how_sure_it_is_and_by_its_exit_code_whether_it_is_decided(
     shown = reasc(*asked, "--trace", code=code)
     assert shown.stdout.strip() and "#1  answer" in shown.stderr
     [told] = [line for line in shown.stderr.splitlines() if line.startswith(says)]
-    assert " tokens; evidence " in shown.stderr and (("passes the gate" in shown.stderr) == ("gate" in says))
+    assert " tokens; evidence " in shown.stderr and "  posterior of the votes " in shown.stderr
     data = json.loads(reasc(*asked, "--json", code=code).stdout)
     assert (data["summary"], data["undecided"], data["answer"]) == (told, code == 3, shown.stdout.strip())
     assert sum(data["votes"].values()) <= data["samples"] and data["votes"].keys() == data["evidence"].keys()
@@ -51,7 +52,7 @@ def test_ask_says_how_sure_it_is_and_by_its_exit_code_whether_it_is_decided(
     ("rule", "says"),
     [
         ("cannot_catch_up", "decided: 2 of 2"),
-        ("reasc:mean=-0.03,std=0.05", "counted as "),
+        ("reasc:mean=-0.15,std=0.05", "counted as "),
         ("lead:k=2", "decided: "),
     ],
 )
@@ -77,11 +78,13 @@ def test_a_question_that_is_shown_to_newcomers_is_answered_rightly(file: str, qu
 
 
 def test_ask_by_the_paper_or_as_far_as_the_calibration_vouches(tmp_path: Path) -> None:
-    own = load_calibration(TEST.with_name("calibration.json"))
-    unsure = own.model_copy(update={"schema_version": 2, "unweighed": "nothing shows it"})
+    own = calibrate_offline(
+        [-0.2, -0.02] * 40, [False, True] * 40, measure=Measure("token_logprob", "mean"), vocabulary_size=800
+    )
+    unsure = own.model_copy(update={"unweighed": "nothing shows it"})
     path = save_calibration(unsure, tmp_path / "c.json")
     asked = ("ask", EASY, "--seed", 1, "--calibration", path, "--json")
-    assert json.loads(reasc(*asked).stdout)["notices"][0].endswith("nothing shows it")
+    assert json.loads(reasc(*asked).stdout)["notices"][-1].endswith("nothing shows it")
     paper = save_calibration(unsure.as_in_paper(), tmp_path / "paper.json")
     assert json.loads(reasc(*asked, "--calibration", paper).stdout)["notices"] == []
 
@@ -108,7 +111,7 @@ def test_where_nothing_can_be_voted_on_ask_prints_a_text_and_what_helps(options:
 def test_a_model_is_asked_for_its_confidence_where_the_calibration_was_made_so(tmp_path: Path) -> None:
     """The shipped model cannot state any, and that is said."""
     asked = Fingerprint(ask_confidence=confidence_part(instruction(tools=False)))
-    stated = calibration(signal="verbalized", schema_version=2, gate=0.9, fingerprint=asked)
+    stated = calibration(signal="verbalized", schema_version=3, gate=0.9, fingerprint=asked)
     path = tmp_path / "stated.json"
     save_calibration(stated, path)
     refused = reasc("ask", QUESTION, "--calibration", path, code=1)
