@@ -79,7 +79,12 @@ def calibrate(
         )
     only = [question.id for question in chosen]
     calibration = calibrate_on_pool(
-        recorded, measure, p_target=p_target, seed=seed, only=only
+        recorded,
+        measure,
+        method="paper" if method else None,
+        p_target=p_target,
+        seed=seed,
+        only=only,
     )
     save(
         calibration.as_in_paper() if method == "paper" else calibration,

@@ -124,7 +124,7 @@ def demo(
             out,
             shuffled=shuffles > 0,
         )
-        calibration = _calibrate(calibrating, out, p_target, seed)
+        _calibrate(calibrating, out, seed)
         _heading("The same responses, method by method")
         pool = testing if shuffles else calibrating + testing
         run, rows = run_replay(
@@ -138,7 +138,7 @@ def demo(
         print_comparison(run, rows, stdout())
         if model is not None:
             _print_kinds(testing, samples)
-        worked = _work_through(testing, calibration, samples)
+        worked = _work_through(testing, calibrating, samples, p_target, seed)
         learned = _calibrate_unlabelled(asked, subject, calibrating, out, samples, seed)
         _run_live(asked, subject, testing, learned, samples)
     if plot:
@@ -312,7 +312,12 @@ def _print_kinds(pool: "Pool", samples: int) -> None:
                 for response in question.responses
                 if response.answer is not None
             )
-            right += bool(votes) and votes.most_common(1)[0][0] in question.references
+            if votes:
+                winner = votes.most_common(1)[0][0]
+                right += any(
+                    response.answer == winner and bool(response.correct)
+                    for response in question.responses
+                )
         voted, (usual, times) = right / len(questions), answers.most_common(1)[0]
         said = "votes help" if voted - once > _HELPS else "votes hardly help"
         if times > _ALWAYS * len(drawn):
@@ -322,16 +327,15 @@ def _print_kinds(pool: "Pool", samples: int) -> None:
         )
 
 
-def _calibrate(pool: "Pool", out: Path, p_target: float, seed: int) -> "Calibration":
+def _calibrate(pool: "Pool", out: Path, seed: int) -> None:
     from langchain_reasc.calibration import save_calibration
     from langchain_reasc.calibration.summary import describe_calibration
     from langchain_reasc_lab.pools import calibrate_on_pool
 
     _heading("Calibration")
-    calibration = calibrate_on_pool(pool, "auto", p_target=p_target, seed=seed)
+    calibration = calibrate_on_pool(pool, "auto", seed=seed)
     save_calibration(calibration, out / "calibration.json")
     print_lines(describe_calibration(calibration).lines())
-    return calibration
 
 
 def _calibrate_unlabelled(
@@ -361,11 +365,18 @@ def _calibrate_unlabelled(
     return learned
 
 
-def _work_through(pool: "Pool", calibration: "Calibration", samples: int) -> "Worked":
+def _work_through(
+    pool: "Pool", calibrating: "Pool", samples: int, p_target: float, seed: int
+) -> "Worked":
+    """Show what the paper's rule does with one question."""
+    from langchain_reasc_lab.pools import calibrate_on_pool
     from langchain_reasc_lab.replay.table import worked_table
     from langchain_reasc_lab.replay.worked import pick_worked
 
-    _heading("One question, sample by sample")
+    _heading("One question, sample by sample, by the paper's rule")
+    calibration = calibrate_on_pool(
+        calibrating, "auto", method="paper", p_target=p_target, seed=seed
+    )
     worked = pick_worked(pool, calibration, max_samples=samples)
     stdout().print(
         f"{worked.question.input} (answer: {worked.question.reference})", markup=False

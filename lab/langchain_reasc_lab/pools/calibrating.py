@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from langchain_reasc.answers import Form, ending_in, kind_of
 from langchain_reasc.calibration import (
+    READ_SCORES,
     Calibration,
     Floats,
     Observation,
@@ -44,6 +45,7 @@ __all__ = [
     "RECORDED",
     "MeasureSpec",
     "PoolScores",
+    "calibrate_by_agreement_on",
     "calibrate_mixture_on",
     "calibrate_offline_on",
     "calibrate_on_pool",
@@ -178,6 +180,12 @@ class PoolScores:
         longest = max((one.signal_tokens for one in self._responses), default=0)
         self._candidates = candidate_measures(self.signals, longest=longest)
         return list(self._candidates)
+
+    def read_by_agreement(self) -> list[Measure]:
+        """Return the measure that the agreement rule reads by default; none if the pool
+        does not have it.
+        """
+        return [measure for measure in READ_SCORES if measure.signal in self.signals]
 
     def candidates_of(self, firsts: Pairs) -> list[Measure]:
         """Return the measures among which these (question, response) pairs, and no
@@ -381,11 +389,10 @@ def calibrate_offline_on(
     spec: MeasureSpec,
     *,
     further: Pairs = (),
-    explained: bool = False,
     p_target: float = 0.9,
     seed: int = 0,
 ) -> Calibration:
-    """Algorithm 1 on recorded responses.
+    """Algorithm 1 on recorded responses, with what guards it.
 
     Args:
         pool: recorded responses.
@@ -395,8 +402,6 @@ def calibrate_offline_on(
         spec: the measure; ``"auto"`` chooses it on these pairs alone.
         further: pairs of other responses to these questions; with the first ones, they
             show whether the score separates right from wrong within a question.
-        explained: whether to add what the rule promises and how likely an answer is
-            right.
         p_target: accuracy asked of what the gate accepts.
         seed: the seed of the folds.
 
@@ -410,24 +415,59 @@ def calibrate_offline_on(
         arrays = [scores.array(measure) for measure in measures]
     else:
         measures, arrays = [_known_measure(pool, spec)], [scores.array(spec)]
-    numbers: dict[int, list[int]] = {}
-    for question, number in (*firsts, *further):
-        numbers.setdefault(question, []).append(number)
-    calibration = _fitted(
+    return _fitted(
         pool,
         scores,
-        numbers,
+        _by_question([*firsts, *further]),
         measures,
         arrays,
+        method="paper",
         p_target=p_target,
         seed=seed,
-        explained=explained,
+        explained=False,
     )
-    if calibration.method != "offline":
-        raise CalibrationDataError(
-            calibration.gate.closed_because or "labels determine no calibration"
-        )
-    return calibration
+
+
+def calibrate_by_agreement_on(
+    pool: Pool,
+    scores: PoolScores,
+    pairs: Pairs,
+    spec: MeasureSpec,
+    *,
+    explained: bool = False,
+    seed: int = 0,
+) -> Calibration:
+    """Learn the agreement rule from recorded responses; labels only add P(correct).
+
+    Args:
+        pool: recorded responses.
+        scores: the scores of the same pool.
+        pairs: (question, response) pairs.
+        spec: the measure; ``"auto"`` is what a live run reads, if the pool has it.
+        explained: whether to add what the rule promises, how likely an answer is right,
+            and what to expect.
+        seed: the seed of what is expected.
+
+    Raises:
+        CalibrationDataError: the responses do not determine a calibration.
+        PoolError: the pool lacks what the measure needs.
+    """
+    if spec == "auto":
+        measures: Sequence[Measure] = scores.read_by_agreement()
+        arrays = [scores.array(measure) for measure in measures]
+    else:
+        measures, arrays = [_known_measure(pool, spec)], [scores.array(spec)]
+    numbers = _by_question(pairs)
+    return _fitted(
+        pool, scores, numbers, measures, arrays, seed=seed, explained=explained
+    )
+
+
+def _by_question(pairs: Pairs) -> dict[int, list[int]]:
+    numbers: dict[int, list[int]] = {}
+    for question, number in pairs:
+        numbers.setdefault(question, []).append(number)
+    return numbers
 
 
 def _fitted(
@@ -529,20 +569,21 @@ def calibrate_on_pool(
     pool: Pool,
     spec: MeasureSpec,
     *,
+    method: Literal["paper"] | None = None,
     p_target: float = 0.9,
     seed: int = 0,
     only: Sequence[str] | None = None,
 ) -> Calibration:
-    """Calibrate on the first responses of a pool's questions, and on all if there are
-    several.
+    """Calibrate on a pool, as ``calibrate`` does on a model.
 
     Args:
         pool: recorded responses.
-        spec: the measure; ``"auto"`` chooses it, or where too few are right, or wrong,
-            takes the paper's score. In a pool without token signals it learns how
-            answers agree, and weighs no vote. Without labels, a response counts as
-            right if it agrees with the others.
-        p_target: accuracy asked of what the gate accepts.
+        spec: the measure; ``"auto"`` is what the agreement rule reads by default, and
+            for Algorithm 1 the one that labels choose, or where too few are right, or
+            wrong, the paper's score.
+        method: ``"paper"`` for Algorithm 1, which also decides if each question has one
+            response.
+        p_target: accuracy asked of what the gate of Algorithm 1 accepts.
         seed: the seed of the folds.
         only: ids of the questions to calibrate on, in the order in which they are put
             into folds, whatever their order in the pool; None for all.
@@ -569,43 +610,24 @@ def calibrate_on_pool(
         for _, responses in chosen
         for response in responses
     )
-    if not is_labelled or (spec == "auto" and not scores.signals):
-        return _calibrate_by_agreement(pool, scores, chosen, spec, seed)
-    if spec == "auto" and not can_be_compared(
-        [bool(responses[0].correct) for _, responses in chosen]
-    ):
+    pairs = [
+        (place, number)
+        for place, responses in chosen
+        for number in range(len(responses))
+    ]
+    has_several = len(pairs) > len(chosen)
+    if method is None and (has_several or not is_labelled):
+        return calibrate_by_agreement_on(
+            pool, scores, pairs, spec, seed=seed, explained=True
+        )
+    firsts = [(place, 0) for place, _ in chosen]
+    right = [bool(responses[0].correct) for _, responses in chosen]
+    if spec == "auto" and not can_be_compared(right):
         spec = default_measure(scores.signals)
+    further = [pair for pair in pairs if pair[1] > 0]
     return calibrate_offline_on(
-        pool,
-        scores,
-        [(at, 0) for at, _ in chosen],
-        spec,
-        further=[
-            (at, number)
-            for at, responses in chosen
-            for number in range(1, len(responses))
-        ],
-        explained=True,
-        p_target=p_target,
-        seed=seed,
+        pool, scores, firsts, spec, further=further, p_target=p_target, seed=seed
     )
-
-
-def _calibrate_by_agreement(
-    pool: Pool,
-    scores: PoolScores,
-    chosen: Sequence[tuple[int, Sequence[PoolResponse]]],
-    spec: MeasureSpec,
-    seed: int,
-) -> Calibration:
-    if spec == "auto":
-        measures = scores.candidates() if scores.signals else []
-        arrays = [scores.array(measure) for measure in measures]
-    else:
-        measures = [_known_measure(pool, spec)]
-        arrays = [scores.array(spec)]
-    numbers = {at: range(len(responses)) for at, responses in chosen}
-    return _fitted(pool, scores, numbers, measures, arrays, seed=seed)
 
 
 def _recorded_measure(pool: Pool) -> Measure | None:

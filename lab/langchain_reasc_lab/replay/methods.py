@@ -4,7 +4,6 @@ a live run uses them.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -27,6 +26,7 @@ from langchain_reasc_lab.pools import (
     MeasureSpec,
     Pool,
     PoolScores,
+    calibrate_by_agreement_on,
     calibrate_mixture_on,
     calibrate_offline_on,
 )
@@ -36,6 +36,7 @@ __all__ = [
     "AGREEMENT",
     "ASC_AT_ONCE",
     "ASC_ROW",
+    "CALIBRATED",
     "EQUAL_COST",
     "HORIZON",
     "MIXTURE",
@@ -43,7 +44,6 @@ __all__ = [
     "ONCE",
     "ONLINE",
     "OTHER_WEIGHING",
-    "SAFEGUARDED",
     "Calibrated",
     "Method",
     "MethodSettings",
@@ -63,8 +63,8 @@ ASC_ROW = "ASC"
 """The row that others are compared with."""
 OFFLINE = "ReASC (offline)"
 """The row of the paper's Algorithm 1."""
-SAFEGUARDED = "ReASC (offline, safeguarded)"
-"""The row of a calibration on labels, with the default safeguards."""
+CALIBRATED = "ReASC (calibrated)"
+"""The row of the agreement rule, learned from the calibration questions."""
 MIXTURE = "ReASC (mixture)"
 """The row of the paper's Algorithm 2."""
 ONLINE = "ReASC (online)"
@@ -219,11 +219,14 @@ class Calibrated:
             questions, or why they determine none.
         mixture: Algorithm 2 on the unlabelled first responses of the tested ones (it is
             transductive), likewise; None without a measure, or if nobody asked.
+        agreement: the agreement rule, learned from several responses to the calibration
+            questions, likewise.
     """
 
     measure: Measure | Literal["recorded"] | None
     offline: Calibration | CalibrationDataError
     mixture: Calibration | CalibrationDataError | None
+    agreement: Calibration | CalibrationDataError
 
 
 def calibrated_on(
@@ -264,7 +267,14 @@ def calibrated_on(
             mixture = calibrate_mixture_on(pool, scores, unlabelled, measure, **options)
         except CalibrationDataError as error:
             mixture = error
-    return Calibrated(measure, offline, mixture)
+    agreement: Calibration | CalibrationDataError
+    try:
+        agreement = calibrate_by_agreement_on(
+            pool, scores, [*labelled, *further], spec, seed=settings.seed
+        )
+    except CalibrationDataError as error:
+        agreement = error
+    return Calibrated(measure, offline, mixture, agreement)
 
 
 def weighing(
@@ -290,9 +300,8 @@ def weighing(
     """
     made = made or calibrated_on(pool, scores, split, spec, settings)
     yield method_by(made.offline, OFFLINE, spec, made.measure, settings)
-    by_default = partial(safeguarded_rule, budget=settings.max_samples)
-    yield method_by(made.offline, SAFEGUARDED, spec, made.measure, settings, by_default)
-    learns = scores.candidates() if spec == "auto" else [spec]
+    yield method_by_agreement(made.agreement, spec, settings)
+    learns = scores.read_by_agreement() if spec == "auto" else [spec]
     yield Method(ONLINE, ASC() | Cap(settings.max_samples), spec, learns=learns)
     # Without a mixture, the offline error says why no measure could be chosen.
     yield method_by(made.mixture or made.offline, MIXTURE, spec, made.measure, settings)
@@ -303,11 +312,24 @@ def paper_rule(calibration: Calibration) -> StoppingRule:
     return calibration.as_in_paper().rule(on_missing_confidence="count")
 
 
-def safeguarded_rule(
-    calibration: Calibration, budget: int = DEFAULT_BUDGET
-) -> StoppingRule:
-    """Return a calibration's rule as it runs by default."""
-    return calibration.rule(on_missing_confidence="count", budget=budget)
+def method_by_agreement(
+    calibration: Calibration | CalibrationDataError,
+    spec: MeasureSpec,
+    settings: MethodSettings,
+) -> Method:
+    """Return the rule of a calibration as a live run has it, usually the agreement
+    rule, as a method.
+    """
+    measure: Measure | str | None = None
+    if isinstance(calibration, Calibration) and calibration.measure is not None:
+        measure = "recorded" if spec == "recorded" else calibration.measure
+
+    def rule_of(calibration: Calibration) -> StoppingRule:
+        return calibration.rule(
+            budget=settings.max_samples, on_missing_confidence="count"
+        )
+
+    return method_by(calibration, CALIBRATED, spec, measure, settings, rule_of)
 
 
 def method_by(
@@ -331,7 +353,7 @@ def method_by(
             spec,
             measure,
             calibration,
-            in_use=name == SAFEGUARDED,
+            in_use=name == CALIBRATED,
         )
     except (CalibrationDataError, ConfigurationError) as error:
         return Method(name, ASC() | cap, spec, problem=str(error))

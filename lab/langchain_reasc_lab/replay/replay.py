@@ -20,11 +20,10 @@ from langchain_reasc_lab.replay.arrangement import (
     RecordedPool,
 )
 from langchain_reasc_lab.replay.methods import (
-    ASC_ROW,
+    CALIBRATED,
     EQUAL_COST,
-    OFFLINE,
+    HORIZON,
     OTHER_WEIGHING,
-    SAFEGUARDED,
     Calibrated,
     Method,
     MethodSettings,
@@ -76,7 +75,7 @@ class Outcomes:
             votes instead.
         rules: the stopping rule of each arrangement; none if it changed along the way.
         confidences: ASC's confidences, chosen for equal cost, one per shuffle.
-        weighs: whether the method chose a trusted measure while it answered.
+        weighs: whether the method learned from scores while it answered.
     """
 
     cells: Cells
@@ -93,13 +92,6 @@ class Outcomes:
         return Counter(str(calibration.measure) for calibration in self.calibrations)
 
     @property
-    def safeguarded(self) -> list[Calibration]:
-        """The calibrations whose rule the safeguard changes."""
-        return [
-            one for one in self.calibrations if one.rule() != one.as_in_paper().rule()
-        ]
-
-    @property
     def impossible(self) -> bool:
         """Whether the method was impossible in all arrangements, and counted votes
         instead.
@@ -111,9 +103,9 @@ class Outcomes:
         """ρ of :class:`~.bootstrap.Bootstrap`, where it decided by something else in
         each arrangement or along the way.
 
-        That is the share of the questions that calibrate, or .2 where it is less. Which
-        measure deserves trust depends more on the questions, and less on their order:
-        where that is learned along the way, it is a third. Both were found on simulated
+        That is the share of the questions that calibrate, or .2 where it is less. What
+        scores tell depends more on the questions, and less on their order: where that
+        is learned along the way, it is a third. Both were found on simulated
         recordings. 0 if nothing was learned.
         """
         rules = list(self.rules.values())
@@ -260,12 +252,6 @@ def replay(
             tested_from=apart if shuffles else max(size, apart),
         ),
     )
-    for name, spec in [key for key in outcomes if key[0] == SAFEGUARDED]:
-        held, papers = outcomes[name, spec], outcomes[OFFLINE, spec]
-        if not held.safeguarded and np.array_equal(
-            held.cells, papers.cells, equal_nan=True
-        ):
-            del outcomes[name, spec]  # it is the paper's
     run = Replay(
         pool,
         settings,
@@ -428,29 +414,18 @@ def _notes(
 
 
 def live_rule(run: Replay, spec: MeasureSpec) -> tuple[str, str]:
-    """Return which of the offline rows a live run would be, and why."""
-    if not run.outcomes[OFFLINE, spec].calibrations:
-        return ASC_ROW, "no calibration could be had, so that votes are counted"
-    held = run.outcomes.get((SAFEGUARDED, spec))
-    if held is None:
-        return OFFLINE, "the safeguard leaves it as it is"
-    if not (changed := held.safeguarded):
-        return (
-            SAFEGUARDED,
-            (
-                "the safeguard leaves the rule as it is, and it stops where no response "
-                "has an answer"
-            ),
-        )
-    counted, first = sum(calibration.counts for calibration in changed), changed[0]
-    by_agreement = ("the agreement rule decides",) if first.by_agreement else ()
-    why = "; ".join((*by_agreement, *first.notices())) or "the gate is higher"
-    if run.arrangements == 1:
-        return SAFEGUARDED, why
-    return SAFEGUARDED, (
-        f"the safeguard changes the rule in {len(changed)} of {run.arrangements} "
-        f"shuffles, and counts all votes (ASC) in {counted}; the first: {why}"
-    )
+    """Return which of the calibrated rows a live run would be, and why."""
+    calibrations = run.outcomes[CALIBRATED, spec].calibrations
+    if not calibrations:
+        return HORIZON, "nothing could be learned, so that votes are counted"
+    by_labels = [one for one in calibrations if not one.by_agreement]
+    if by_labels:  # of one response to each question
+        why = "; ".join(by_labels[0].notices()) or "its gate decides, and its weights"
+        return CALIBRATED, f"Algorithm 1, as a live run has it: {why}"
+    untrusted = [one.untrusted for one in calibrations if one.untrusted]
+    if untrusted:
+        return CALIBRATED, f"votes are counted: {untrusted[0]}"
+    return CALIBRATED, "the agreement rule decides, by answers and scores"
 
 
 def compare(

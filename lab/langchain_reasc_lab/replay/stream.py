@@ -1,7 +1,8 @@
 """``calibration="online"`` on recorded responses, one question after another.
 
-The first ones are answered by plain ASC, and a calibration by consensus is made of
-them; it is made again each time their number has grown by a quarter, as in a live run.
+The first ones are decided by the rule without a calibration, and a calibration by
+consensus is made of them; it is made again each time their number has grown by a
+quarter, as in a live run.
 What that costs is part of what is counted, and so are audits.
 """
 
@@ -21,8 +22,8 @@ from langchain_reasc.calibration import (
     numbered,
 )
 from langchain_reasc.method import (
-    ASC,
     Decision,
+    FiniteHorizon,
     Measure,
     Response,
     StoppingRule,
@@ -47,8 +48,8 @@ class Streamed:
         decisions: the decision on each.
         audited: shape (Q,), whether one more response was drawn.
         calibration: the last one that was learned; None if there was none.
-        measures: of each question the trusted measure that its votes were weighed by;
-            None if they were counted.
+        measures: of each question the measure whose scores were read; None if votes
+            were counted.
         alarms: row of a question -> what was seen there to hold no longer, so that
             learning began anew.
     """
@@ -120,11 +121,12 @@ class Stream:
     ) -> tuple[StoppingRule, Sequence[Sequence[Response]]]:
         """Return the rule, and all responses as it reads them."""
         if calibration is None:
-            return rule_in_use(ASC(), self.budget), self.responses(None)
+            untrained = FiniteHorizon(budget=self.budget)
+            return rule_in_use(untrained, self.budget), self.responses(None)
         if self.rule is not None:
             rule = self.rule(calibration)
         else:
-            rule = calibration.rule(on_missing_confidence="count", budget=self.budget)
+            rule = calibration.rule(budget=self.budget)
         return rule_in_use(rule, self.budget), self.responses(calibration.measure)
 
     def _observed(

@@ -184,8 +184,9 @@ def _measured(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
     yield from _left_out(run, rows)
     if any(row.spec == "auto" for row in rows):
         yield (
-            "auto: signal, score and window chosen on the labelled calibration "
-            "responses; ReASC (online) chooses its own without labels."
+            "auto: of ReASC (offline) and (mixture), signal, score and window chosen on "
+            "the labelled calibration responses; ReASC (calibrated) and (online) read "
+            "the mean log-probability."
         )
 
 

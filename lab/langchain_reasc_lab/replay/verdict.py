@@ -29,8 +29,8 @@ def four_rows(run: Replay, rows: Sequence[Row]) -> dict[str, Row]:
     """Return the rows that matter most: asking once, always asking all, ASC, and ReASC
     as it runs by default.
 
-    That is the offline calibration with its safeguards or, where nothing is calibrated,
-    the rule that needs none.
+    That is the rule that is learned from the calibration questions or, where nothing is
+    calibrated, the rule that needs none.
     """
     spec = next((row.spec for row in rows if row.spec is not None), None)
     name = ASC_ROW if spec is None else live_rule(run, spec)[0]

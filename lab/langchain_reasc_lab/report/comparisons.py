@@ -12,15 +12,15 @@ from langchain_reasc.method.stopping import Cap, ReASC, StoppingRule
 from langchain_reasc_lab.replay.bootstrap import RESAMPLES, Bootstrap, exact
 from langchain_reasc_lab.replay.methods import (
     ASC_ROW,
+    CALIBRATED,
     EQUAL_COST,
     MIXTURE,
     OFFLINE,
     ONLINE,
-    SAFEGUARDED,
     Method,
     Split,
     method_by,
-    safeguarded_rule,
+    method_by_agreement,
 )
 from langchain_reasc_lab.replay.metrics import Row
 from langchain_reasc_lab.replay.replay import Outcomes, RowKey, live_rule
@@ -125,11 +125,11 @@ def _methods_explained(budget: int) -> str:
         "stops when the four responses of a window agree, ASC when the leading answer "
         "is ahead with 95 %, Finite horizon when it wins the vote of the whole budget "
         "with 97 %, Agreement when it does so with 97.5 %, as the questions before "
-        "have taught it, or when more samples would hardly help, as ReASC (online) "
-        "does too. ReASC weighs votes by confidence, and may stop after one: offline "
-        "is calibrated on labelled questions, and safeguarded is what runs by default; "
-        "mixture is fitted to the first responses to all tested questions, and online "
-        "learns from one tested question after the other, both without labels."
+        "have taught it. ReASC reads confidence, and may stop after one response: "
+        "offline is the paper's rule, calibrated on labelled questions; calibrated is "
+        "the agreement rule with scores, learned from the same questions; mixture is "
+        "fitted to the first responses to all tested questions, and online learns from "
+        "one tested question after the other, both without labels."
     )
 
 
@@ -204,7 +204,7 @@ def stage1(studies: Sequence[Study]) -> Table:
         study.calibrations()  # raises an error that says why, if there is none
         rows, notes = [], [how_tested(study), *how_calibrated(study)]
         budget = study.settings.methods.fixed_budget, None
-        for name in (OFFLINE, SAFEGUARDED, MIXTURE):
+        for name in (OFFLINE, MIXTURE):
             row: RowKey = (name, study.spec)
             outcomes = study.run.outcomes.get(row)
             if outcomes is None or outcomes.impossible:
@@ -224,15 +224,14 @@ def stage1(studies: Sequence[Study]) -> Table:
             )
             if not results.questions:
                 notes.append(f"The gate of {name} accepts nothing.")
-            if name != SAFEGUARDED:
-                size = (
-                    study.parameters
-                    if len(studies) == 1
-                    else parameters_of(study.pool.metadata)
-                )
-                drawn.append(
-                    Accepted(study.name, name, size.count if size else None, share)
-                )
+            size = (
+                study.parameters
+                if len(studies) == 1
+                else parameters_of(study.pool.metadata)
+            )
+            drawn.append(
+                Accepted(study.name, name, size.count if size else None, share)
+            )
         return rows, notes
 
     columns = [
@@ -372,7 +371,7 @@ def ablation(studies: Sequence[Study]) -> Table:
 
 _EQUAL_COST: Final = {
     **EQUAL_COST,
-    SAFEGUARDED: "ASC at equal cost (offline, safeguarded)",
+    CALIBRATED: "ASC at equal cost (calibrated)",
 }
 _TOGETHER: Final = "Weighted majority of all"
 
@@ -386,7 +385,7 @@ def controls(studies: Sequence[Study]) -> Table:
         results = Results(study, outcomes, cost)
         rows: list[tuple[Cell, ...]] = []
         notes = how_compared(study, cost)
-        for name in (OFFLINE, SAFEGUARDED, ONLINE, MIXTURE):
+        for name in (OFFLINE, CALIBRATED, ONLINE, MIXTURE):
             ours: RowKey = (name, study.spec)
             if ours not in study.run.outcomes or outcomes[ours].impossible:
                 continue
@@ -452,21 +451,13 @@ def _controls(study: Study) -> dict[RowKey, Outcomes]:
             # with a temperature next to nothing, all the weight is on the highest score
             rule = CISC(temperature=sys.float_info.min, on_missing_confidence="count")
             yield Method(best, rule | cap, spec, calibrated.measure)
-        by_default = partial(safeguarded_rule, budget=settings.max_samples)
-        yield method_by(
-            calibrated.offline,
-            SAFEGUARDED,
-            spec,
-            calibrated.measure,
-            settings,
-            by_default,
-        )
+        yield method_by_agreement(calibrated.agreement, study.spec, settings)
 
     def weigh_all(rule: ReASC) -> StoppingRule:
         return _ALONE[STAGE_2](rule) & cap
 
     outcomes = study.compare(
-        methods_of, equal_cost={SAFEGUARDED: _EQUAL_COST[SAFEGUARDED]}
+        methods_of, equal_cost={CALIBRATED: _EQUAL_COST[CALIBRATED]}
     )
     return outcomes | study.variants({**_ALONE, _TOGETHER: weigh_all})
 

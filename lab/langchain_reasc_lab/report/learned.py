@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from langchain_reasc.calibration.calibration import Calibration
+from langchain_reasc.calibration.drift import Prediction
 from langchain_reasc.calibration.observations import Observation
-from langchain_reasc.calibration.promises import (
-    agreement_by_support,
-    correctness_by_support,
-)
+from langchain_reasc.calibration.promises import correctness_by_support
 from langchain_reasc.calibration.reliability import (
     Reliability,
     Share,
     binned,
     reliability_of,
 )
+from langchain_reasc.calibration.stored_rule import SupportCurve
 from langchain_reasc.exceptions import CalibrationDataError
 from langchain_reasc.method.agreement import Prior
 from langchain_reasc.method.evidence import WEIGHTS, Standardizer
+from langchain_reasc.method.stopping import DEFAULT_BUDGET, Response
 from langchain_reasc_lab.replay.plots import empty_figure
 
 if TYPE_CHECKING:
@@ -90,20 +90,27 @@ def _panels(
 def _panels_of(
     calibration: Calibration, questions: Sequence[Observation]
 ) -> Iterator[Panel]:
-    if calibration.rule_ and calibration.rule_.prior:
-        # Where votes are weighed by confidence, sampling goes on where that is low, and
-        # there responses agree less.
-        unweighed = [
+    if calibration.rule_:
+        # With scores, sampling goes on where these are low, and there responses agree
+        # less.
+        unscored = [
             one for one in questions if one.counted or calibration.measure is None
         ]
-        yield partial(_draw_agreement, calibration.rule_.agreement_prior, unweighed)
-    if calibration.mean is not None:
-        yield partial(
-            _draw_odds if calibration.method == "consensus" else _draw_weights,
-            calibration,
-        )
-    if calibration.p_correct or calibration.p_agree:
-        yield partial(_draw_support, calibration, questions)
+        yield partial(_draw_agreement, calibration.rule_.agreement_prior, unscored)
+        if calibration.rule_.scores is not None:
+            yield partial(_draw_scores, calibration)
+    elif calibration.mean is not None:
+        yield partial(_draw_weights, calibration)
+    if calibration.p_correct:
+        yield partial(_draw_support, calibration, calibration.p_correct, questions)
+    audits = [
+        prediction
+        for question in questions
+        for prediction in question.predictions
+        if prediction.monitor == "audits"
+    ]
+    if audits:
+        yield partial(_draw_audits, audits)
 
 
 def _draw_agreement(
@@ -156,35 +163,42 @@ def _draw_responses(questions: Sequence[Observation], axes: "Axes") -> None:
 
 
 def _draw_support(
-    calibration: Calibration, questions: Sequence[Observation], axes: "Axes"
+    calibration: Calibration,
+    curve: SupportCurve,
+    questions: Sequence[Observation],
+    axes: "Axes",
 ) -> None:
-    """Plot how likely an answer is right, or agrees with further responses, by its
-    support.
-    """
+    """Plot how likely an answer is right, by its support."""
     budget = max((len(one.answers) for one in questions), default=1)
-    rule, row = (
-        calibration.rule(on_missing_confidence="count", budget=budget),
-        None if calibration.mean is None else 0,
-    )
-    for curve, seen, colour, name in (
-        (calibration.p_correct, correctness_by_support, _BLUE, "is right"),
-        (
-            calibration.p_agree,
-            agreement_by_support,
-            _ORANGE,
-            "agrees with further responses",
-        ),
-    ):
-        if curve is not None:
-            axes.plot(*zip(*curve.points, strict=True), color=colour, label=name)
-            if pairs := seen(rule, questions, row, curve.support):
-                _draw_shares(axes, binned(*zip(*pairs, strict=True)), colour, None)
+    rule = calibration.rule(on_missing_confidence="count", budget=budget)
+    row = None if calibration.mean is None else 0
+    supports = [at for at, _ in curve.points]
+    axes.fill_between(supports, curve.low, curve.high, color=_BLUE, alpha=0.15)
+    axes.plot(*zip(*curve.points, strict=True), color=_BLUE, label="is right")
+    pairs = correctness_by_support(rule, questions, row)
+    if pairs:
+        _draw_shares(axes, binned(*zip(*pairs, strict=True)), _BLUE, None)
     axes.set(
-        title="an answer, by its support",
-        xlabel="support: its share of the votes",
+        title="an answer is right, by its support",
+        xlabel="support: P(one more response agrees)",
         xlim=(0, 1),
     )
     axes.set(ylabel="probability", ylim=(0, 1.03))
+
+
+def _draw_audits(audits: Sequence[Prediction], axes: "Axes") -> None:
+    """Plot how often one more response agreed, by how likely it was to."""
+    axes.plot([0, 1], [0, 1], color="0.5", linewidth=0.8)
+    expected = [audit.expected for audit in audits]
+    agreed = [bool(audit.came) for audit in audits]
+    _draw_shares(axes, binned(expected, agreed), _ORANGE, None)
+    axes.set(
+        title=f"{len(audits)} audits: one more response agrees",
+        xlabel="p_agree",
+        ylabel="share that agreed",
+        xlim=(0, 1.03),
+        ylim=(0, 1.03),
+    )
 
 
 def _draw_reliability(found: Reliability, axes: "Axes") -> None:
@@ -200,12 +214,19 @@ def _draw_reliability(found: Reliability, axes: "Axes") -> None:
     )
 
 
-def _draw_odds(calibration: Calibration, axes: "Axes") -> None:
-    """Plot the probability that a response agrees with the others, by its score."""
-    odds = calibration.rule_.odds if calibration.rule_ else ()
-    axes.plot([one.score for one in odds], [one.p for one in odds], ".-", color=_BLUE)
+def _draw_scores(calibration: Calibration, axes: "Axes") -> None:
+    """Plot how likely a second response agrees with the first, by its score."""
+    assert calibration.rule_ is not None and calibration.rule_.scores is not None
+    rule = calibration.rule_.rule(budget=DEFAULT_BUDGET)
+    scores = [score for score, _ in calibration.rule_.scores.knots]
+    decisions = [rule([Response("", score)]) for score in scores]
+    for name, values, colour in (
+        ("one more agrees", [one.agrees or 0.0 for one in decisions], _BLUE),
+        ("all would answer so", [one.posterior for one in decisions], _ORANGE),
+    ):
+        axes.plot(scores, values, ".-", color=colour, label=name)
     axes.set(
-        title="a response agrees with the others",
+        title="after one response, by its score",
         xlabel=f"score: {calibration.measure}",
     )
     axes.set(ylabel="probability", ylim=(0, 1.03))

@@ -13,9 +13,9 @@ import numpy.typing as npt
 from langchain_reasc_lab.replay.bootstrap import Bootstrap, Estimate
 from langchain_reasc_lab.replay.methods import (
     ASC_AT_ONCE,
+    CALIBRATED,
     EQUAL_COST,
     OFFLINE,
-    SAFEGUARDED,
 )
 from langchain_reasc_lab.replay.metrics import Row, difference, tflops
 from langchain_reasc_lab.replay.replay import Outcomes, Replay, RowKey
@@ -266,8 +266,9 @@ def how_calibrated(study: Study) -> Iterator[str]:
         if outcomes.problems:
             yield f"{name} counted votes {_often(outcomes.problems, study.run)}: {outcomes.problems[0]}."
         gates = [calibration.gate for calibration in outcomes.calibrations]
-        if name != SAFEGUARDED:
-            gates = [gate.as_in_paper() for gate in gates]
+        if name == CALIBRATED:
+            continue  # which has no gate
+        gates = [gate.as_in_paper() for gate in gates]
         closed = [reason for _, reason in (gate.in_use for gate in gates) if reason]
         if closed:
             yield f"The gate of {name} was closed {_often(closed, study.run)}: {closed[0]}."
@@ -285,8 +286,9 @@ def _weighed_by(study: Study) -> Iterator[str]:
             else f", {best}"
         )
         yield (
-            "ReASC weighs by the measure that is chosen on the labelled calibration "
-            f"responses alone{often}; ReASC (online) chooses its own without labels."
+            "ReASC (offline) weighs by the measure that is chosen on the labelled "
+            f"calibration responses alone{often}; ReASC (calibrated) and (online) read "
+            "the mean log-probability."
         )
 
 

@@ -82,7 +82,9 @@ def test_calibrate_shows_a_wrong_extractor_or_label_beside_the_answers(tmp_path:
     assert "6 first responses" in shown.stderr
     assert shown.stderr.count("label '7', answer '4'") == 3
     assert "Gate         closed" in shown.stdout
-    assert "answer '4'" in reasc(*arguments, "auto").stderr
+    twice = [question(f"q{at}", *[response("4", text="so 4")] * 2) for at in range(6)]
+    path = write_lines(tmp_path / "twice.sqlite", *twice)
+    assert "answer '4'" in reasc("pool", "calibrate", path, "--out", tmp_path / "c.json").stderr
 
 
 @pytest.mark.full
@@ -91,13 +93,16 @@ def test_calibrate(tmp_path: Path) -> None:
     done = reasc("pool", "calibrate", path, "--out", out, "--limit", 60)
     shown, made = " ".join(done.stdout.split()), load_calibration(out)
     assert "60 of 80 questions" in done.stderr
-    assert made.n == 60 and made.rejected and made.within is not None
-    assert "AUROC" in shown and "within a question" in shown, "the pool has several responses"
-    assert made.by_agreement and "sampling stops" in shown
+    assert (made.n, str(made.measure), made.by_agreement) == (60, "token_logprob/mean", True)
+    assert "sampling stops" in shown and "AUROC" not in shown and "if it scores" in shown
     told = made.p_correct
     assert told is not None and (told.rule, told.n) == (made.rule().name, 60)
-    assert told.probability(0.5) < told.right < told.probability(0.9)
+    assert told.probability(0.2) < told.right < told.probability(0.9)
     assert "P(correct)" in shown and "60 questions" in shown
+    shown = " ".join(reasc("pool", "calibrate", path, "--out", out, "--limit", 60, "--method", "paper").stdout.split())
+    papers = load_calibration(out)
+    assert papers.n == 60 and papers.rejected and papers.within is not None and not papers.by_agreement
+    assert "AUROC" in shown and "within a question" in shown, "the pool has several responses"
     one = write_pool(tmp_path / "one.sqlite", 40, samples=1)
     reasc("pool", "calibrate", one, "--out", out, "--signal", "token_logprob", "--score", "mean")
     assert str(load_calibration(out).measure) == "token_logprob/mean" and load_calibration(out).p_correct is None

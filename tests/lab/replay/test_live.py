@@ -7,21 +7,23 @@ import pytest
 from langchain_reasc_lab.pools import PoolScores, read_pool
 from langchain_reasc_lab.replay import (
     AGREEMENT,
+    CALIBRATED,
     HORIZON,
-    SAFEGUARDED,
     Arrangement,
     MethodSettings,
     RecordedPool,
     replay,
     splits,
 )
-from langchain_reasc_lab.replay.methods import counting, method_by
+from langchain_reasc_lab.replay.methods import counting, method_by_agreement
 from runnable.conftest import AsyncRunner, Runner
 from runnable.fakes import Reply, Scripted, calibration
 
 from lab.pools.synthetic import question, response, write_lines
 from langchain_reasc import ASC, ReASCRunnable, decide
+from langchain_reasc.calibration import RuleBlock
 from langchain_reasc.method import rule_in_use
+from langchain_reasc.method.agreement import Component, Prior
 
 NO_ANSWER = "-"
 PLURALITY = "aabcdaefgahiajkl"  # four or five of sixteen
@@ -76,16 +78,18 @@ def of(decisions: list[Any]) -> list[Any]:
     return [(one.answer, one.reason, one.samples, one.evidence) for one in decisions]
 
 
-@pytest.mark.parametrize("row", [HORIZON, SAFEGUARDED])
+@pytest.mark.parametrize("row", [HORIZON, CALIBRATED])
 @pytest.mark.parametrize("questions", ASKED.values(), ids=ASKED)
 def test_live_decisions_are_the_replayed_ones(runner: Any, tmp_path: Path, row: str, questions: list[str]) -> None:
     recorded, known = Recorded(tmp_path, questions), None
     methods = {one.name: one for one in counting(MethodSettings())}
-    if row == SAFEGUARDED:
-        known = calibration(fallback="the signal is weak")
-        methods[row] = method_by(known, row, None, None, MethodSettings())
+    if row == CALIBRATED:
+        block = RuleBlock.agreement(Prior((Component(0.0, 0.3), Component(0.6, 3.0)), (0.6, 0.4)), 0.95)
+        nothing = dict.fromkeys(("signal", "score", "window", "mean", "std"))
+        known = calibration(method="consensus", rule=block, **nothing)  # type: ignore[arg-type]
+        methods[row] = method_by_agreement(known, "auto", MethodSettings())
     replayed = recorded.arrangement.decisions(methods[row])
-    options = {"calibration": known, "on_missing_confidence": "count"} if known else {}
+    options = {"calibration": known} if known else {}
     assert of(replayed) == of(recorded.live(runner, **options))
 
 

@@ -58,7 +58,7 @@ def _printed(run: Replay, rows: list[Row], width: int = 100, encoding: str = "ut
 )
 def test_the_table_fits_with_nothing_cut_off(run: Replay, parameters: float | None, width: int, encoding: str) -> None:
     rows = summarize(run, parameters=parameters, resamples=50)
-    rows += [replace(row, method="ReASC (offline, safeguarded)") for row in rows if row.method == "ReASC (offline)"]
+    rows += [replace(row, method="ReASC (calibrated)") for row in rows if row.method == "ReASC (offline)"]
     many = replace(rows[0].tokens, value=123_456.0)
     rows.append(replace(rows[-1], tokens=many, tokens_vs_sc=rows[1].tokens_vs_sc))
     text = _printed(run, rows, width, encoding)
@@ -71,10 +71,11 @@ def test_the_table_fits_with_nothing_cut_off(run: Replay, parameters: float | No
     assert "[" in text and "ReASC by self_certainty/bottom_group/W=128" in text
     for row in rows:
         learned = math.isnan(row.accuracy.low)  # while it was tested, which one arrangement gives no interval of
-        assert f"{100 * row.accuracy.value:.1f}{'' if learned else ' ['}" in text
+        accuracy = f"{100 * row.accuracy.value:.1f}" if row.accuracy.value < 1 else "100"
+        assert f"{accuracy}{'' if learned else ' ['}" in text
         assert (f"{row.tokens.value:,.0f}" if row.tokens.value < 99_999 else "123k") in text
         assert learned or f"{row.accuracy_vs_asc.high * 100:+.1f}]" in text
-    assert "safeguarded)" in table and "Samples" in table and "A live run" in text
+    assert "calibrated)" in table and "Samples" in table and "A live run" in text
     assert ("Δ acc. to ASC" if encoding == "utf-8" else "Delta acc. to ASC") in table
 
 
@@ -90,7 +91,7 @@ def test_the_data_is_complete_and_plain_json(run: Replay, rows: list[Row]) -> No
     assert paper["calibrations"][0]["n"] == 40
     assert {"value", "low", "high"} == set(paper["accuracy_vs_asc"])
     assert data["metadata"] == {"model": "m"}
-    assert {entry["method"] for entry in data["live"]} == {"ReASC (offline, safeguarded)"}
+    assert {entry["method"] for entry in data["live"]} == {"ReASC (calibrated)"}
     assert all("the agreement rule decides" in entry["why"] for entry in data["live"])
 
 

@@ -9,10 +9,10 @@ import pytest
 from langchain_reasc_lab.pools import calibrated_on, read_pool
 from langchain_reasc_lab.replay import (
     AGREEMENT,
+    CALIBRATED,
     HORIZON,
     MIXTURE,
     OFFLINE,
-    SAFEGUARDED,
     Estimate,
     MethodSettings,
     Replay,
@@ -106,7 +106,7 @@ def test_half_of_a_small_pool_calibrates_or_nothing_does(
     run = replay(pool, ["recorded"])
     assert (run.calibration_size, run.tested) == (calibrating, questions - calibrating)
     rows = {row.method for row in summarize(run, resamples=20)}
-    assert {"pass@1", "SC@16", "ASC", HORIZON, AGREEMENT} <= rows and (SAFEGUARDED in rows) == (calibrating > 0)
+    assert {"pass@1", "SC@16", "ASC", HORIZON, AGREEMENT} <= rows and (CALIBRATED in rows) == (calibrating > 0)
     assert (
         any(note.startswith(noted) for note in run.notes) if noted else not any("calibrat" in one for one in run.notes)
     )
@@ -122,20 +122,39 @@ def test_a_pool_without_scores_compares_counting_methods_on_all_questions_by_the
     assert rows["SC@16"].tflops == pytest.approx(6e9 * rows["SC@16"].tokens.value / 1e12), "two per parameter and token"
 
 
-def test_where_the_signal_is_weak_the_paper_keeps_its_row_and_the_safeguard_gets_one(tmp_path: Path) -> None:
+def test_where_one_response_shows_no_agreement_the_papers_rule_is_guarded(tmp_path: Path) -> None:
+    """As ``calibrate(max_samples=1)`` makes it: of a weak signal it counts votes, and the paper keeps its row."""
     pool = read_pool(write_pool(tmp_path / "p.sqlite", questions=120, separation=0.0))
     settings = MethodSettings(calibration_responses=1)
     run = replay(pool, [Measure()], calibration_size=60, settings=settings)
     rows = _rows(run)
 
-    made = run.outcomes[OFFLINE, Measure()].calibrations[0]
-    assert made.fallback
+    [made] = run.outcomes[CALIBRATED, Measure()].calibrations
+    assert made.fallback and not made.by_agreement
     cells = {name: run.outcomes[name, spec].cells for name, spec in run.outcomes}
-    np.testing.assert_array_equal(cells[SAFEGUARDED][:, :, :4], cells["ASC"][:, :, :4])
-    assert rows[OFFLINE].tokens.value < rows[SAFEGUARDED].tokens.value
+    np.testing.assert_array_equal(cells[CALIBRATED][:, :, :4], cells["ASC"][:, :, :4])
+    assert rows[OFFLINE].tokens.value < rows[CALIBRATED].tokens.value
     name, why = live_rule(run, Measure())
-    assert name == SAFEGUARDED
-    assert "AUROC" in why
+    assert name == CALIBRATED
+    assert "AUROC" in why and "agreement" not in why
+
+
+@pytest.mark.parametrize("responses", [1, 4])
+def test_a_response_without_a_score_is_a_vote(tmp_path: Path, responses: int) -> None:
+    rng = np.random.default_rng(0)
+    drawn = [[(hit, 2.0 * hit + float(rng.normal())) for hit in rng.random(4) < 0.7] for _ in range(60)]
+    lines = [
+        question(f"q{at}", *(response("7" if hit else "8", score=score) for hit, score in one))
+        for at, one in enumerate(drawn)
+    ]
+    lines += [question(f"r{at}", *[response("7")] * 4) for at in range(20)]
+    pool = read_pool(write_lines(tmp_path / "p.sqlite", *lines))
+    settings = MethodSettings(max_samples=4, calibration_responses=responses)
+    run = replay(pool, ["recorded"], calibration_size=60, settings=settings)
+    [made] = run.outcomes[CALIBRATED, "recorded"].calibrations
+    assert made.by_agreement == (responses > 1)
+    assert not run.outcomes[CALIBRATED, "recorded"].problems
+    assert 1 < _rows(run)[CALIBRATED].samples.value < 4
 
 
 def test_what_runs_by_default_has_a_row_beside_the_papers(tmp_path: Path) -> None:
@@ -144,12 +163,12 @@ def test_what_runs_by_default_has_a_row_beside_the_papers(tmp_path: Path) -> Non
     for responses in (1, 4):
         settings = MethodSettings(calibration_responses=responses)
         runs[responses] = replay(pool, [Measure()], calibration_size=128, settings=settings)
-    one, four = (run.outcomes[OFFLINE, Measure()].calibrations[0] for run in runs.values())
+    one, four = (run.outcomes[CALIBRATED, Measure()].calibrations[0] for run in runs.values())
     assert one.within is None and one.rule().weight == "count"  # type: ignore[attr-defined]
-    assert four.within is not None and four.by_agreement and four.rule().reads_scores
-    assert live_rule(runs[1], Measure())[0] == SAFEGUARDED
-    assert _rows(runs[1])[OFFLINE].tokens.value < _rows(runs[1])[SAFEGUARDED].tokens.value
-    assert live_rule(runs[4], Measure())[0] == SAFEGUARDED
+    assert four.by_agreement and four.rule().reads_scores
+    assert live_rule(runs[1], Measure())[0] == CALIBRATED
+    assert _rows(runs[1])[OFFLINE].tokens.value < _rows(runs[1])[CALIBRATED].tokens.value
+    assert live_rule(runs[4], Measure()) == (CALIBRATED, "the agreement rule decides, by answers and scores")
     papers = [run.outcomes[OFFLINE, Measure()].cells for run in runs.values()]
     np.testing.assert_array_equal(*papers)
 

@@ -10,12 +10,12 @@ from langchain_reasc_lab.pools import read_pool
 from langchain_reasc_lab.replay import (
     AGREEMENT,
     ASC_AT_ONCE,
+    CALIBRATED,
     EQUAL_COST,
     HORIZON,
     MIXTURE,
     OFFLINE,
     ONLINE,
-    SAFEGUARDED,
     Estimate,
     Replay,
     Row,
@@ -59,7 +59,7 @@ def test_controls_are_asc_at_the_cost_of_each_row_and_four_at_once(tmp_path: Pat
     rows = _rows(run)
     names = ["pass@1", "SC@16", "ESC (w=4)", "ASC", HORIZON, AGREEMENT, ASC_AT_ONCE, OFFLINE]
     beside = [name for one in (ONLINE, MIXTURE) for name in (one, EQUAL_COST[one])]
-    assert list(rows) == [*names, EQUAL_COST[OFFLINE], SAFEGUARDED, *beside]
+    assert list(rows) == [*names, EQUAL_COST[OFFLINE], CALIBRATED, *beside]
     for name, control in EQUAL_COST.items():
         assert rows[control].tokens.value == pytest.approx(rows[name].tokens.value, rel=0.1)
         assert len(rows[control].outcomes.confidences) == 2

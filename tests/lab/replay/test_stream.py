@@ -8,6 +8,7 @@ import pytest
 from langchain_reasc_lab.pools import PoolScores, read_pool
 from langchain_reasc_lab.replay import (
     AUDITED,
+    HORIZON,
     ONLINE,
     Arrangement,
     Method,
@@ -21,7 +22,7 @@ from langchain_reasc_lab.replay import (
 from lab.pools.synthetic import question, response, write_lines, write_pool
 from langchain_reasc.calibration import AnsweredQuestion, ConsensusCalibrator
 from langchain_reasc.exceptions import LogprobsUnavailable
-from langchain_reasc.method import ASC, Cap, Measure, decide
+from langchain_reasc.method import ASC, Cap, FiniteHorizon, Measure, decide
 
 MEASURES = [Measure("token_logprob", "mean"), Measure("self_certainty", "mean")]
 
@@ -58,7 +59,7 @@ def test_it_learns_and_decides_as_a_live_run(arrangement: Arrangement, measures:
     live = ConsensusCalibrator(measure=measures[0] if measures else None)
     for row, replayed in enumerate(streamed.decisions):
         known = live.calibration
-        rule = known.rule(on_missing_confidence="count") if known else ASC()
+        rule = known.rule() if known else FiniteHorizon()
         responses = stream.responses(known.measure if known else None)[row]
         decision = decide(rule | Cap(16), responses)
         assert decision == replayed
@@ -78,8 +79,9 @@ def test_it_learns_and_decides_as_a_live_run(arrangement: Arrangement, measures:
 
 def test_the_first_questions_are_asks_and_audits_come_after(arrangement: Arrangement) -> None:
     streamed = run(arrangement, [])
+    untrained = arrangement.decisions(Method(HORIZON, FiniteHorizon() | Cap(16)))
     asc = arrangement.decisions(Method("ASC", ASC() | Cap(16)))
-    assert streamed.decisions[:16] == asc[:16]
+    assert streamed.decisions[:16] == untrained[:16]
     assert streamed.audited.sum() == sum(row % AUDITED == 0 for row in range(16, 90))
     assert sum(one.samples for one in streamed.decisions[16:]) < sum(one.samples for one in asc[16:])
     assert streamed.calibration is not None and streamed.calibration.method == "consensus"

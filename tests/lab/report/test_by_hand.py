@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_reasc_lab.replay import MIXTURE, OFFLINE, SAFEGUARDED, exact
+from langchain_reasc_lab.replay import MIXTURE, OFFLINE, exact
 from langchain_reasc_lab.report import Study
 
 from lab.pools.synthetic import write_pool
@@ -20,7 +20,6 @@ TABLES: list[tuple[str, tuple[str, ...], dict[str, float | None]]] = [
     ("stage1", (OFFLINE,), {"Accepted %": 200 / 3, "Accuracy %": 50, "Majority %": 100, "Gate - majority": -50}),
     # Three scores are too few for two components, and a gate that accepts nothing has no accuracy.
     ("stage1", (MIXTURE,), {"Accepted %": 0, "Accuracy %": None, "Majority %": None, "Gate - majority": None}),
-    ("stage1", (SAFEGUARDED,), {"Accepted %": 0, "Accuracy %": None}),
     # "turns" is left: counted, 1 wins with 3 votes to 1; weighed, e^2.1 = 8.2 votes for 7 decide after two responses.
     ("stage2", ("offline", "ASC (counts votes)"), {"Left %": 100 / 3, "Accuracy %": 0, "Tokens": 25, "vs ASC %": None}),
     (

@@ -55,20 +55,31 @@ def test_a_store(learned: Path, tmp_path: Path) -> None:
     calibration, questions = known.calibration, [*known.observations]
     assert calibration is not None
     drawn = panels(calibration, questions)
-    assert len(drawn) == 5 and "6.0 responses a question" in drawn
+    assert len(drawn) == 6 and "6.0 responses a question" in drawn
     curve = dict(drawn["one more response agrees"].lines[0].get_xydata().tolist())
     assert f"agree: {curve[1]:.0%} after 1, {curve[2]:.0%} after 2, {curve[4]:.0%} after 4" in words
-    right, agreed = drawn["an answer, by its support"].lines[0], calibration.p_correct.points
-    assert right.get_xydata().tolist() == [list(point) for point in agreed]
-    assert f"P(correct) {agreed[0][1]:.2f} where" in words
-    assert len(shares(drawn["an answer, by its support"])) > 4
+    panel, told = drawn["an answer is right, by its support"], calibration.p_correct
+    assert panel.lines[0].get_xydata().tolist() == [list(point) for point in told.points]
+    assert f"P(correct) {told.points[0][1]:.2f} where" in words
+    assert len(shares(panel)) > 4
+    [band] = [one for one in panel.collections if len(one.get_paths()[0].vertices) > 2 * len(told.low)]
+    ends = {tuple(end) for end in band.get_paths()[0].vertices.tolist()}
+    supports = [at for at, _ in told.points]
+    assert {*zip(supports, told.low, strict=True), *zip(supports, told.high, strict=True)} <= ends
     found = reliability_of(questions)
     assert found is not None
     reliable = drawn[f"p_correct is off by {found.error:.2f} ({found.by_chance:.2f} by chance)"]
     said, share = found.bins[0]
     assert shares(reliable)[0] == pytest.approx((said, share.value, *share.interval))
-    odds = drawn["a response agrees with the others"].lines[0].get_xydata()
-    assert odds[0].tolist() == [calibration.rule_.odds[0].score, calibration.rule_.odds[0].p]
+    after_one = dict(drawn["after one response, by its score"].lines[0].get_xydata().tolist())
+    knots = [score for score, _ in calibration.rule_.scores.knots]
+    assert [*after_one] == knots
+    for at in (knots[len(knots) // 10], knots[len(knots) // 2], knots[9 * len(knots) // 10]):
+        assert f"{after_one[at]:.0%} if it scores {at:.3g}" in words
+    audited = [question for question in questions if question.predictions]
+    audits = shares(drawn[f"{len(audited)} audits: one more response agrees"])
+    came = Share(sum(int(question.predictions[0].came) for question in audited), len(audited))
+    assert audits == [pytest.approx((2 / 3, came.value, *came.interval))]
 
 
 def test_agreement_is_that_of_questions_on_which_votes_were_counted(learned: Path) -> None:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 from langchain_reasc_lab.replay import (
+    CALIBRATED,
     EQUAL_COST,
     MIXTURE,
     OFFLINE,
     ONLINE,
-    SAFEGUARDED,
     replay,
     summarize,
 )
@@ -74,7 +74,7 @@ def test_controls_spend_what_they_say(studied: Study) -> None:
     for name in ("Weighted majority of all", "Best of 16 by score"):
         assert row(table, OFFLINE, name)[1] == whole
     rows = {one.method: one for one in studied.rows}
-    for name in (OFFLINE, SAFEGUARDED, ONLINE):
+    for name in (OFFLINE, CALIBRATED, ONLINE):
         itself = row(table, name, "(itself)")
         assert itself[:2] == (rows[name].accuracy.percent, rows[name].tokens.value), "as in the main comparison"
     for name in (OFFLINE, ONLINE):
