@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from langchain_reasc_lab.replay.methods import MIXTURE, OFFLINE, ONLINE, SAFEGUARDED
+from langchain_reasc_lab.replay.methods import MIXTURE, OFFLINE, ONLINE
 from langchain_reasc_lab.simulation.pools import Responses
 
 from langchain_reasc.calibration import (
@@ -137,9 +137,8 @@ def _consensus(measures: Sequence[Measure]) -> Configuration:
             )
         except CalibrationDataError:
             return ASC(), 0
-        return made.rule(
-            budget=warm_up.answers.shape[1]
-        ), 0 if made.measure is None else list(measures).index(made.measure)
+        rule = made.rule(budget=warm_up.answers.shape[1])
+        return rule, 0 if made.measure is None else list(measures).index(made.measure)
 
     return learned
 
@@ -151,7 +150,6 @@ CONFIGURATIONS: Final[dict[str, Configuration]] = {
     "Lead of 3": lambda warm_up: (Lead(3), 0),
     "ASC or cannot catch up": lambda warm_up: (ASC() | CannotCatchUp(), 0),
     OFFLINE: _calibrated(_paper),
-    SAFEGUARDED: _calibrated(_offline),
     MIXTURE: _calibrated(_mixture),
     "Agreement (counts)": _consensus(()),
     ONLINE: _consensus(NAMED),

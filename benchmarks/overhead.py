@@ -20,6 +20,8 @@ from packaging.utils import canonicalize_name
 from benchmarks.settings import Settings
 from benchmarks.table import Goal, Row, Spread, interleaved, seconds
 from langchain_reasc import ReASC, Response, decide
+from langchain_reasc.calibration import Observation, fit_agreement
+from langchain_reasc.method.agreement import Agreement
 from langchain_reasc.method.confidence import response_score
 from langchain_reasc.method.evidence import Standardizer
 from langchain_reasc.method.token_signals import SIGNALS
@@ -53,6 +55,7 @@ def method(settings: Settings) -> Iterator[Row]:
     ]
     decided = _milliseconds(lambda: decide(rule, responses), rounds, repeat=20)
     yield Row("decision over 16 responses, all prefixes, ms", decided)
+    yield from _agreement(rounds)
     for vocabulary in (800, 32_000, 151_936):
         logits = rng.normal(size=(8, vocabulary)).astype(np.float32) * 3
         chosen, scratch = (
@@ -67,6 +70,35 @@ def method(settings: Settings) -> Iterator[Row]:
             yield Row(
                 f"{signal}, 8 sequences, V = {vocabulary:,}, per token, ms", spent
             )
+
+
+def _agreement(rounds: int) -> Iterator[Row]:
+    """Decisions by counts and scores, and what learning them takes."""
+    rng = np.random.default_rng(0)
+    questions = [_drawn_question(rng) for _ in range(4096)]
+    for number in (512, 4096):
+        asked = questions[:number]
+        learn = partial(fit_agreement, asked, 0, budget=16)
+        fitted = _milliseconds(learn, max(1, rounds // 5))
+        yield Row(f"learning from {number:,} questions, ms", fitted)
+    prior, scores = fit_agreement(questions[:512], 0, budget=16)
+    rule = Agreement(prior, 0.95, 16, scores)
+    asked_again = [question.responses(0) for question in questions[:64]]
+    decided = _milliseconds(
+        lambda: [rule(responses) for responses in asked_again],
+        rounds,
+        per=len(asked_again),
+    )
+    yield Row("decision by counts and scores, 1 to 16 responses, ms", decided)
+
+
+def _drawn_question(rng: np.random.Generator) -> Observation:
+    """Draw 1 to 16 responses with 2 likely answers, and scores."""
+    number = int(rng.integers(1, 17))
+    share = rng.beta(2.0, 1.0)
+    answers = (rng.random(number) > share).astype(int)
+    scores = rng.normal(size=number) + share - answers
+    return Observation(tuple(answers.tolist()), scores[None])
 
 
 def imports(settings: Settings) -> Iterator[Row]:

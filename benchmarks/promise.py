@@ -1,12 +1,13 @@
 """Whether what a calibration without labels promises is true:
 ``python -m benchmarks.promise``.
 
-On simulated pools, each calibration says of how many questions, at most, the rule
-answers otherwise than counting votes does (95 % sure). Here that is compared with other
-questions of the same pool, with all responses to each.
+On simulated pools, a rule learns at a budget of half of their responses, from answers
+alone or from scores, too. On other questions of the same pool, two promises of each
+stop are compared with what comes: ``p_agree``, that one more response agrees, and
+``posterior``, that the answer is that of the whole budget (with scores, of twice the
+budget).
 """
 
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,34 +18,34 @@ from langchain_reasc_lab.simulation.pools import Responses, kind_of, simulated_p
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
-from scipy.stats import binomtest
 
 from benchmarks.command import parser_of
-from benchmarks.configurations import NAMED, as_asc_left_it, decisions
+from benchmarks.configurations import NAMED, as_asc_left_it
 from langchain_reasc.calibration import Observation, fit
 from langchain_reasc.exceptions import CalibrationDataError
-from langchain_reasc.method import ASC, Cap, Measure, decide
+from langchain_reasc.method import Cap, StoppingRule, decide, rule_in_use
 
 SIZES = (64, 512, 2048)
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """A promise beside the truth.
+    """The promises of a rule beside the truth, means over the questions on which it
+    stopped, in percent.
 
     Attributes:
         answers: the kind of answers.
         size: questions that were learned from.
-        weighed: whether a measure weighs votes.
-        bound: the share of questions that are answered otherwise at most, in percent.
-        truth: their share among other questions, in percent.
+        is_scored: whether it reads scores.
+        agrees: P(one more response agrees), as promised and as it came.
+        stays: P(the answer is that of the budget), likewise.
     """
 
     answers: str
     size: int
-    weighed: bool
-    bound: float
-    truth: float
+    is_scored: bool
+    agrees: tuple[float, float]
+    stays: tuple[float, float]
 
 
 def promises(
@@ -54,83 +55,86 @@ def promises(
     and from answers or scores.
     """
     asked = simulated_pool(index, seed=seed, questions=max(sizes) + fresh).tested
-    learned, others = list(as_asc_left_it(asked[: max(sizes)])), asked[max(sizes) :]
-    counted = decisions(ASC(), others)[1]
-    sufficient = np.flatnonzero(_sufficient(others))
-    for size in sizes if sufficient.size else ():
-        for measures in ((), NAMED):
+    budget = asked.answers.shape[1] // 2
+    learned = list(as_asc_left_it(asked[: max(sizes)]))
+    others = asked[max(sizes) :]
+    for size in sizes:
+        for measures in ((), NAMED[:1]):
             seen = [
-                Observation(answers, scores[: len(measures)])
+                Observation(answers[:budget], scores[: len(measures), :budget])
                 for answers, scores in learned[:size]
             ]
             try:
-                made = fit(seen, measures, budget=others.answers.shape[1])
+                made = fit(seen, measures, budget=budget, explained=False)
             except CalibrationDataError:
                 continue
-            told = re.search(r"at most ([\d.]+)% of such", made.guarantee or "")
-            # then it is what answers alone say
-            if told is None or (measures and made.measure is None):
+            is_scored = made.measure is not None
+            if is_scored != bool(measures):
                 continue
-            answers = decisions(
-                made.rule(budget=others.answers.shape[1]), others, _row(made.measure)
-            )[1]
-            otherwise = float((answers != counted)[sufficient].mean())
-            yield Promise(
-                kind_of(index).answers,
-                size,
-                bool(measures),
-                float(told[1]),
-                round(100 * otherwise, 1),
+            found = _stops(made.rule(budget=budget), others, budget, scored=is_scored)
+            if found:
+                said, came = np.array(found).reshape(-1, 2, 2).mean(axis=0)
+                yield Promise(
+                    kind_of(index).answers,
+                    size,
+                    is_scored,
+                    (100 * float(said[0]), 100 * float(came[0])),
+                    (100 * float(said[1]), 100 * float(came[1])),
+                )
+
+
+def _stops(
+    rule: StoppingRule, responses: Responses, budget: int, *, scored: bool
+) -> list[tuple[float, float, bool, bool]]:
+    """Return for each question on which the rule stops before the budget: both promises,
+    and whether they came true.
+    """
+    found = []
+    horizon = 2 * budget if scored else budget
+    for number in range(len(responses)):
+        question = responses.to_question(number, 0 if scored else None)
+        decision = decide(rule_in_use(rule, budget), question[:budget])
+        if decision.reason != "agreement" or decision.agrees is None:
+            continue
+        following = question[decision.samples].answer
+        final = decide(Cap(horizon), question[:horizon]).answer
+        found.append(
+            (
+                decision.agrees,
+                decision.posterior,
+                following == decision.answer,
+                final == decision.answer,
             )
-
-
-def _row(measure: Measure | None) -> int:
-    return 0 if measure is None else NAMED.index(measure)
-
-
-def _sufficient(responses: Responses) -> list[bool]:
-    """Whether counting votes decides each question within the budget."""
-    rule = ASC() | Cap(responses.answers.shape[1])
-    return [
-        decide(rule, responses.to_question(at, None)).reason == "evidence"
-        for at in range(len(responses))
-    ]
+        )
+    return found
 
 
 def table(found: Sequence[Promise]) -> Table:
     """Return a row for each kind of answers and number of questions."""
     shown = Table(box=SIMPLE_HEAD)
-    for heading in (
-        "Answers",
-        "Learned from",
-        "Promises",
-        "True",
-        "Bound, %",
-        "Truth, %",
-        "at most",
-    ):
+    headings = ("Answers", "Learned from", "One more agrees", "True", "Stays", "True")
+    for heading in headings:
         shown.add_column(heading, justify="left" if heading == "Answers" else "right")
     for kind in ANSWERS:
-        for size in sorted({one.size for one in found}):
-            if rows := [
-                one for one in found if (one.answers, one.size) == (kind, size)
-            ]:
-                bounds, truths = (
-                    [one.bound for one in rows],
-                    [one.truth for one in rows],
-                )
-                true = f"{sum(one.truth <= one.bound for one in rows)}"
-                figures = (
-                    f"{np.mean(bounds):.1f}",
-                    f"{np.mean(truths):.2f}",
-                    f"{max(truths):.1f}",
-                )
-                shown.add_row(kind, str(size), str(len(rows)), true, *figures)
+        for size in sorted({promise.size for promise in found}):
+            for is_scored in (False, True):
+                rows = [
+                    promise
+                    for promise in found
+                    if (promise.answers, promise.size, promise.is_scored)
+                    == (kind, size, is_scored)
+                ]
+                if rows:
+                    figures = np.mean(
+                        [(*row.agrees, *row.stays) for row in rows], axis=0
+                    )
+                    learned = f"{size}{', scores' if is_scored else ''}"
+                    shown.add_row(kind, learned, *(f"{one:.1f} %" for one in figures))
     return shown
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print how many promises are true, by kind of answers."""
+    """Print promises beside the truth, by kind of answers."""
     parser = parser_of("promise", __doc__)
     parser.add_argument(
         "--pools", type=int, default=100, help="simulated pools (%(default)s)"
@@ -141,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--fresh",
         type=int,
-        default=4000,
+        default=1000,
         help="questions that show the truth (%(default)s)",
     )
     parser.add_argument("--seed", type=int, default=0)
@@ -154,11 +158,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "each"
     )
     console.print(table(found))
-    true = sum(one.truth <= one.bound for one in found)
-    low = binomtest(true, len(found)).proportion_ci().low if found else 0.0
-    console.print(
-        f"{true} of {len(found)} promises are true, {low:.1%} or more of such promises."
-    )
+    for name in ("agrees", "stays"):
+        errors = [getattr(one, name)[1] - getattr(one, name)[0] for one in found]
+        if errors:
+            console.print(
+                f"{name}: true minus promised {np.mean(errors):+.1f} % in the mean, "
+                f"{np.quantile(errors, 0.05):+.1f} to {np.quantile(errors, 0.95):+.1f} % "
+                f"in 90 % of {len(errors)}"
+            )
     return 0
 
 

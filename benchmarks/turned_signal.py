@@ -4,11 +4,10 @@
 Simulated questions are asked one after another as ``calibration="online"`` asks them,
 audits included. From one of them on, scores are kept, mirrored (inverted: the surest
 response seems the least sure) or dealt out at random (noise); their distribution stays
-the same, and so do the answers. Only streams in which a measure is trusted by then are
-shown.
+the same, and so do the answers. Only streams whose scores tell right from wrong
+responses are shown.
 
-A question counts as watched where a trusted measure decides it, and it goes on beyond
-its first response or is audited.
+A question counts as watched where it goes on beyond its first response or is audited.
 """
 
 import sys
@@ -22,7 +21,7 @@ from unittest.mock import patch
 import numpy as np
 import numpy.typing as npt
 from langchain_reasc_lab.replay.stream import Stream, Streamed
-from langchain_reasc_lab.simulation.pools import Responses, simulated_pool
+from langchain_reasc_lab.simulation.pools import Responses, kind_of, simulated_pool
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -34,6 +33,8 @@ from langchain_reasc.method import ASC, Measure, Response
 
 KEPT, INVERTED, NOISE = "kept", "inverted", "noise"
 WAYS: Final = (KEPT, INVERTED, NOISE)
+TELLING: Final = ("medium", "strong", "skewed", "within questions")
+"""Kinds of signals that are turned."""
 AFTER: Final = 200
 """Questions after the turn on which accuracy is compared."""
 
@@ -44,9 +45,9 @@ class Outcome:
 
     Attributes:
         turned: what became of its scores.
-        questions: questions that a trusted measure decided.
-        ended: how trust in the measure ended: by the test of ``confidence``, of
-            ``agreement``, by a ``refit``; or not.
+        questions: questions that were decided with scores.
+        ended: which test made learning start anew after the turn: of ``confidence``,
+            of ``agreement``; or not.
         delay: questions until then.
         watched: those of them that were watched.
         lost: points of accuracy less than ASC's on the questions after the turn; with
@@ -106,12 +107,12 @@ def stream(responses: Responses, *, tested: bool = True) -> Streamed:
 def outcomes(
     index: int, *, questions: int, turn: int, seed: int, ways: Sequence[str]
 ) -> Iterator[Outcome]:
-    """Yield what happens in the stream of this number; nothing if no measure is trusted
-    at the turn.
+    """Yield what happens in the stream of this number; nothing if its scores tell
+    little.
     """
-    pool = simulated_pool(index, seed=seed, questions=questions)
-    if stream(pool.tested[: turn + 1]).measures[turn] is None:
+    if kind_of(index).signal not in TELLING:
         return
+    pool = simulated_pool(index, seed=seed, questions=questions)
     right, after = pool.tested.right, slice(turn, turn + AFTER)
     asc = 100 * float((decisions(ASC(), pool.tested)[1] == right)[after].mean())
     for how in ways:
@@ -126,7 +127,7 @@ def outcomes(
         yield Outcome(
             how,
             sum(measure is not None for measure in run.measures),
-            "not" if ended == questions else run.alarms.get(ended - 1, "refit"),
+            "not" if ended == questions else run.alarms[ended - 1],
             ended - turn,
             int(watched[turn:ended].sum()),
             (
@@ -153,7 +154,6 @@ def table(found: Sequence[Outcome]) -> Table:
         "Streams",
         "Test",
         "Agreement",
-        "Refit",
         "None",
         "Median",
         "90 %",
@@ -170,7 +170,7 @@ def table(found: Sequence[Outcome]) -> Table:
         )
         ends = [
             f"{ended[one] / len(rows):.0%}"
-            for one in ("confidence", "agreement", "refit", "not")
+            for one in ("confidence", "agreement", "not")
         ]
         delays = [
             f"{np.quantile([one.watched for one in rows], at):.0f}" for at in (0.5, 0.9)
@@ -180,9 +180,9 @@ def table(found: Sequence[Outcome]) -> Table:
             how, str(len(rows)), *ends, *delays, f"{np.mean(soon):.0%}", *lost
         )
     shown.caption = (
-        "Trust in the measure ended by the test of confidence, by that of agreement, "
-        "when it was calibrated anew, or not; after so many watched questions (median, "
-        "90 % of streams, share within 200). Lost: points of accuracy less than ASC's "
+        "Learning began anew by the test of confidence, by that of agreement, or not; "
+        "after so many watched questions (median, 90 % of streams, share within 200). "
+        "Lost: points of accuracy less than ASC's "
         f"on the {AFTER} questions after the turn, with the test of confidence, and "
         "without it."
     )
@@ -198,7 +198,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--pools",
         type=int,
         default=100,
-        help="streams, of which some trust a measure (%(default)s)",
+        help="streams, of which those with telling scores are asked (%(default)s)",
     )
     parser.add_argument(
         "--questions", type=int, default=1500, help="in each stream (%(default)s)"
@@ -239,8 +239,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if watched:
         often = f"{5_000 * alarms / watched:.2f} per 5,000"
         console.print(
-            f"Scores kept: {alarms} false alarms in {watched:,} questions that a "
-            f"measure decided, {often}."
+            f"Scores kept: {alarms} false alarms in {watched:,} questions that were "
+            f"decided with scores, {often}."
         )
     return 0
 

@@ -2,8 +2,8 @@
 ``python -m benchmarks.warm_up POOL``.
 
 The questions of a recorded pool are asked one after another, in shuffled orders, as
-``calibration="online"`` would ask them: the first ones by plain ASC, and then by what
-was learned from them, which is learned anew each time their number has grown by a
+``calibration="online"`` would ask them: the first ones without a calibration, and then
+by what was learned from them, which is learned anew each time their number has grown by a
 quarter. Everything is counted: the first questions, and one more response in twenty
 questions (audits).
 """
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     for title, measures in (
         ("answers alone", ()),
-        ("answers and token probabilities", scores.candidates()),
+        ("answers and token probabilities", scores.read_by_agreement()),
     ):
         if not measures and title != "answers alone":
             continue

@@ -1,7 +1,5 @@
 """The studies of trust: scores that turn in a stream, and promises beside the truth."""
 
-import re
-
 import numpy as np
 import pytest
 from langchain_reasc_lab.simulation.pools import kind_of, simulated_pool
@@ -34,7 +32,9 @@ def test_a_turned_signal_is_noticed_and_costs_less_than_without_the_test(capsys:
 
 def test_a_promise_is_compared_with_other_questions(capsys: pytest.CaptureFixture[str]) -> None:
     found = list(promise.promises(3, sizes=(64,), fresh=200, seed=0))
-    assert found and {(one.answers, one.size) for one in found} == {(kind_of(3).answers, 64)}
-    assert all(0 <= one.truth <= one.bound <= 100 for one in found)
+    assert {(one.answers, one.size) for one in found} == {(kind_of(3).answers, 64)}
+    assert {one.is_scored for one in found} == {False, True}
+    for one in found:
+        assert one.agrees[0] < one.stays[0] and one.agrees == pytest.approx((one.agrees[1],) * 2, abs=15)
     assert promise.main(["--pools", "1", "--sizes", "32", "--fresh", "50"]) == 0
-    assert re.search(r"\d of \d promises are true", capsys.readouterr().out)
+    assert "agrees: true minus promised" in capsys.readouterr().out
