@@ -153,6 +153,24 @@ def test_scores_are_a_part_of_it(runner: Any) -> None:
     assert agrees == sorted(agrees) and agrees[0] < agrees[1] - 0.1 < agrees[2] - 0.2
 
 
+@pytest.mark.parametrize(
+    ("answers", "scores", "says"),
+    [("67", (0.3, 3.8), "decided: "), ("667", (0.3, 0.3, 3.9), "likeliest by its scores")],
+)
+@pytest.mark.parametrize("options", [{}, {"on_undecided": "raise"}], ids=["answered", "raised if undecided"])
+def test_what_scores_decide_needs_no_majority(
+    runner: Any, answers: str, scores: tuple[float, ...], says: str, options: Any
+) -> None:
+    telling = ScoreModel(((0.0, -2.0), (4.0, 2.0)), 0.0, 0.0, 1.6, 0.2, 0.05, 0.2)
+    made = calibration(
+        method="consensus", rule=RuleBlock.agreement(Prior((Component(0.0, 1.0),), (1.0,)), 0.95, telling)
+    )
+    model = saying(*(Reply(answer, -score) for answer, score in zip(answers, scores, strict=True)))
+    result = runner.solve(reasc(model=model, calibration=made, concurrency=1, max_samples=16, **options), "q")
+    assert (result.answer, result.undecided, result.decision.samples) == ("7", False, len(answers))
+    assert result.summary().startswith(says)
+
+
 @pytest.mark.parametrize("missing", [{}, {"on_missing_confidence": "error"}, {"on_missing_confidence": "count"}])
 def test_a_response_without_a_score_is_counted_with_a_notice(runner: Any, missing: Any) -> None:
     """Whatever is done with it by the paper's rule."""
