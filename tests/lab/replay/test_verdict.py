@@ -21,18 +21,21 @@ def agreeing(count: int) -> Lines:
 
 
 def calibrating(count: int = 128) -> Lines:
-    """Questions of which every other one is wrong, and the score tells which."""
+    """Questions of which every other one is answered differently each time, and wrong; the score tells which."""
     rng = np.random.default_rng(0)
-    return [
-        question(f"c{n}", *[response("71"[n % 2], 10, score=1.0 - n % 2 + 0.01 * float(rng.normal()))] * 16)
-        for n in range(count)
-    ]
+    lines = []
+    for n in range(count):
+        answers = [str(100 + k) for k in range(16)] if n % 2 else ["7"] * 16
+        scores = (1.0 - n % 2 + 0.01 * rng.normal(size=16)).tolist()
+        drawn = zip(answers, scores, strict=True)
+        lines.append(question(f"c{n}", *(response(answer, 10, score=score) for answer, score in drawn)))
+    return lines
 
 
 def led(first: str, others: str, count: int) -> Lines:
     """Questions whose first response is trusted alone, and the other 15 say something else."""
     rest = [response(others, 10, score=0.0)] * 15
-    return [question(f"led {n}", response(first, 10, score=1.0), *rest) for n in range(count)]
+    return [question(f"led {n}", response(first, 10, score=2.0), *rest) for n in range(count)]
 
 
 @pytest.mark.parametrize(
