@@ -402,12 +402,10 @@ class Calibration(Record):
     def _savings(self) -> tuple[str, str | None]:
         """Return how many samples the calibration saves, and what to do next."""
         expected = self.expected
-        is_counted = self.untrusted or self.fallback or self.unweighed
+        why_counted = self.untrusted or self.fallback or self.unweighed
         remark = "."
-        if is_counted:
-            remark = (
-                ", because it is not shown that the model's confidence can be trusted."
-            )
+        if why_counted:
+            remark = f", because votes are counted: {why_counted}."
         if self.p_correct:
             remark += " Results have p_correct."
         if (
@@ -425,7 +423,7 @@ class Calibration(Record):
             # The gate saves most, so it is named first.
             if self.gate.in_use[0] is not None:
                 reason = "a confident first response is accepted alone"
-            elif is_counted:
+            elif why_counted:
                 reason = "votes agree sooner"
             return f"Expect fewer samples: {reason}.", None
         samples = _rounded(expected.samples)
