@@ -188,9 +188,9 @@ def fewest_further(rule: StoppingRule, responses: Sequence[Response], most: int)
 
     Assume that they repeat the leading answer, or the last answer (which may complete a
     window), each with the largest weight and score of a response with that answer so
-    far, or that all are blank, if one was. A response with more may stop the rule
-    earlier. If no response has an answer yet, assume that they all agree, or that none has an
-    answer; for a rule that reads scores, only the latter.
+    far, or that all are blank, if one was. A response with a larger weight or score may
+    stop the rule earlier. If no response has an answer yet, assume that they all agree,
+    or that none has an answer; for a rule that reads scores, only the latter.
 
     Args:
         rule: a rule that has not stopped yet.

@@ -101,8 +101,8 @@ def calibrate(
     far the responses agree, and what their log-probabilities tell of that, decides when
     sampling stops. Questions may have right answers. 16 of these add the probability
     that an answer is right (``p_correct``), and change nothing else, unless the scores
-    do not tell right responses from wrong ones. Without logprobs, only answers are
-    learned from.
+    are higher for wrong responses than for right ones. Without logprobs, only answers
+    are learned from.
 
     A question that fails, for example because it is too long, is left out with a
     warning.

@@ -188,30 +188,33 @@ def _draw_support(
 
 def _draw_audits(audits: Sequence[Prediction], axes: "Axes") -> None:
     """Plot how often one more response agreed, by how likely it was to."""
-    axes.plot([0, 1], [0, 1], color="0.5", linewidth=0.8)
     expected = [audit.expected for audit in audits]
     agreed = [bool(audit.came) for audit in audits]
-    _draw_shares(axes, binned(expected, agreed), _ORANGE, None)
+    _draw_predicted(axes, binned(expected, agreed), _ORANGE)
     axes.set(
         title=f"{len(audits)} audits: one more response agrees",
         xlabel="p_agree",
         ylabel="share that agreed",
-        xlim=(0, 1.03),
-        ylim=(0, 1.03),
     )
 
 
 def _draw_reliability(found: Reliability, axes: "Axes") -> None:
     """Plot predicted against observed accuracy."""
-    axes.plot([0, 1], [0, 1], color="0.5", linewidth=0.8)
-    _draw_shares(axes, found.bins, _BLUE, None)
+    _draw_predicted(axes, found.bins, _BLUE)
     axes.set(
         title=f"p_correct is off by {found.error:.2f} ({found.by_chance:.2f} by chance)",
         xlabel="reported p_correct",
         ylabel="share of right answers",
-        xlim=(0, 1.03),
-        ylim=(0, 1.03),
     )
+
+
+def _draw_predicted(
+    axes: "Axes", points: Sequence[tuple[float, Share]], colour: str
+) -> None:
+    """Plot shares against the probabilities that were predicted."""
+    axes.plot([0, 1], [0, 1], color="0.5", linewidth=0.8)
+    _draw_shares(axes, points, colour, None)
+    axes.set(xlim=(0, 1.03), ylim=(0, 1.03))
 
 
 def _draw_scores(calibration: Calibration, axes: "Axes") -> None:
