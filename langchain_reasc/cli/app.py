@@ -5,6 +5,7 @@ from inspect import getdoc
 from typing import Any
 
 import typer
+from rich.markup import escape
 from typer.main import get_group
 
 from langchain_reasc._version import __version__
@@ -142,10 +143,13 @@ def _registered() -> typer.Typer:
         "allow_extra_args": True,
         "help_option_names": [],
     }
-    for name in missing:
-        registered.command(name, hidden=True, context_settings=any_options)(
-            _not_installed
-        )
+    for name in sorted(missing):
+        registered.command(
+            name,
+            help=escape(how_to_install(_EXTRAS[name])),
+            rich_help_panel="Not installed",
+            context_settings=any_options,
+        )(_not_installed)
     return registered
 
 

@@ -109,6 +109,7 @@ def ask(
         if rule is not None:
             stopping = rule_from_text(rule, budget=max_samples)
         prompting = asking.prompting()
+        source.check()
         is_shipped = source.is_shipped and not larger.is_given
         loaded = _calibration(calibration, shipped=is_shipped)
         # The model is asked as in calibration.

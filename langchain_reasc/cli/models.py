@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeGuard, get_args
 
@@ -23,6 +24,7 @@ from langchain_reasc.cli.options import KeyVariable, Urls
 from langchain_reasc.complaints import findings, nearest
 from langchain_reasc.exceptions import (
     ConfigurationError,
+    MissingExtraError,
     ModelFileError,
     ReASCError,
     missing_extra,
@@ -33,7 +35,7 @@ from langchain_reasc.files import parse_json, read_text
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from langchain_reasc.models.prepared import ModelOrName
+    from langchain_reasc.models.named import ModelOrName
     from langchain_reasc.runnable.options import Escalation
 
 _OURS: Final = {
@@ -56,7 +58,7 @@ _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Options of the commands -> names of the same options in chat models."""
 _PROVIDER: Final = re.compile(r"(?!hf:)[a-z][a-z0-9_-]+:(?!//).+")
-"""A name for LangChain's ``init_chat_model``, with its provider."""
+"""The name of a model, with its provider."""
 _ENVIRONMENT: Final = "env:"
 _SECRET: Final = re.compile(
     r"api_?key|(access|secret|private)_?key|(api|access|auth)_?token|secret"
@@ -111,6 +113,24 @@ class ModelOptions:
         """Whether this is the model that comes with the package."""
         return self.model is None and not self.url and self.model_class is None
 
+    def check(self) -> None:
+        """Refuse to ask the shipped model where llama.cpp is not installed.
+
+        Raises:
+            MissingExtraError: it is not; the message names a model that can be asked.
+        """
+        if not self.is_shipped or find_spec("llama_cpp") is not None:
+            return
+        provider = "--model openai:gpt-4o-mini"
+        if find_spec("langchain_openai") is None:
+            provider += f" ({pip_install('openai')})"
+        raise MissingExtraError(
+            "no model was named, and the shipped one needs llama-cpp-python. Name a "
+            f"model, as in {provider}, or a server (--url). "
+            f"Or install llama.cpp with: {pip_install('llama-cpp')}",
+            name="llama_cpp",
+        )
+
     def in_flight(self, concurrency: int | None) -> int:
         """Return how many questions are in flight at once: the given number, or a
         default.
@@ -130,6 +150,7 @@ class ModelOptions:
         Raises:
             ReASCError: a package or file is missing or refused, or an option is wrong.
         """
+        self.check()
         options = {name: value for name, value in options.items() if value is not None}
         if self.chat_template is not None:
             options["chat_template"] = self._template_of_gguf(self.chat_template)
@@ -228,7 +249,7 @@ def _file(name: str) -> str:
     if not (name.lower().endswith(".gguf") or Path(name).expanduser().exists()):
         raise ModelFileError(
             f"there is no model file {name}. For a model of a provider write the provider "
-            f"before it, as in openai:gpt-4o-mini ({pip_install('agents,openai')}); for a "
+            f"before it, as in openai:gpt-4o-mini ({pip_install('openai')}); for a "
             "model of a server give its --url, too"
         )
     return name
@@ -381,14 +402,12 @@ def _of_provider(
     name: str,
 ) -> "tuple[type[BaseChatModel], Callable[..., BaseChatModel]]":
     """Return the class of a provider's model, and what makes the model."""
-    from langchain_reasc.langchain_internals import provider_class
+    from langchain_reasc.models.named import chat_model_class, chat_model_maker
 
     try:
-        from langchain.chat_models import init_chat_model
-    except ImportError:
-        raise missing_extra("agents", "langchain") from None
-    try:
-        return provider_class(name.partition(":")[0]), partial(init_chat_model, name)
+        return chat_model_class(name), chat_model_maker(name)
+    except MissingExtraError:
+        raise
     except (ImportError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise ConfigurationError(

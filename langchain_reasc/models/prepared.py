@@ -27,13 +27,12 @@ from langchain_core.runnables import (
 )
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import merge_configs
-from pydantic import ValidationError
 
 from langchain_reasc.answers import Schema, runs_functions, schemas_of, text_schema_of
-from langchain_reasc.complaints import findings
-from langchain_reasc.exceptions import ConfigurationError, missing_extra
+from langchain_reasc.exceptions import ConfigurationError
 from langchain_reasc.models.contract import ParallelSampler
 from langchain_reasc.models.integrations import is_known
+from langchain_reasc.models.named import ModelOrName, model_of
 from langchain_reasc.models.refusal import (
     LOGPROBS_REQUEST,
     SERVER_MEMORY,
@@ -60,10 +59,6 @@ from langchain_reasc.models.wrappers import (
 
 logger = logging.getLogger(__name__)
 
-ModelOrName = Runnable[LanguageModelInput, Any] | str
-"""A chat model, or its name as LangChain's ``init_chat_model`` takes it:
-``"openai:gpt-4o-mini"``.
-"""
 _GREEDY: Final = 1e-6  # ChatGroq turns a temperature of 0 into 1e-8
 _MIXED_SEEDS: Final = (
     "the seed is the same for every sample, since models that fall back on one another "
@@ -445,40 +440,6 @@ def _other_output(model: AnyRunnable) -> str | None:
     if kind is Any or not isinstance(kind, type) or issubclass(kind, BaseMessage):
         return None
     return f"gives {kind.__name__}"
-
-
-def model_of(model: ModelOrName) -> Runnable[LanguageModelInput, Any]:
-    """Return the model itself; a name makes a new one, with the provider's defaults and
-    API key.
-
-    Raises:
-        ConfigurationError: no provider is known for the name, or the provider refuses
-            it.
-        MissingExtraError: ``langchain`` is not installed, which knows the names.
-        ImportError: the provider's package is not installed; the message names it.
-    """
-    if not isinstance(model, str):
-        return model
-    try:
-        from langchain.chat_models import init_chat_model
-    except ImportError as error:
-        raise missing_extra("agents", "langchain") from error
-    cause: Exception | None = None
-    try:
-        if not model.strip():
-            raise ValueError("it is empty")
-        chat_model: BaseChatModel = init_chat_model(model)
-        return chat_model
-    except ValidationError as error:
-        # The error itself would show the values, API keys too.
-        reason = "; ".join(findings(error, values=False))
-    except ValueError as error:
-        reason = str(error).partition("\n")[0].rstrip(".")
-        cause = error
-    raise ConfigurationError(
-        f"no chat model can be made of the name {model!r} ({reason}); write the provider "
-        "before it, as in 'openai:gpt-4o-mini', or give the chat model itself"
-    ) from cause
 
 
 def to_messages(value: LanguageModelInput) -> list[BaseMessage]:

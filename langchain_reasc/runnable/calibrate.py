@@ -47,7 +47,8 @@ from langchain_reasc.method.confidence import SPAN_SCORES, Measure
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, check_probability
 from langchain_reasc.method.token_signals import SIGNALS, VERBALIZED
 from langchain_reasc.models.fingerprint import Fingerprint, FixedPrompt
-from langchain_reasc.models.prepared import ModelOrName, to_messages
+from langchain_reasc.models.named import ModelOrName
+from langchain_reasc.models.prepared import to_messages
 from langchain_reasc.runnable.calibrate_two_models import LEFT_OUT, calibrate_two_models
 from langchain_reasc.runnable.face import Face
 from langchain_reasc.runnable.labels import (

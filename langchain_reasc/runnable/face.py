@@ -29,7 +29,7 @@ from langchain_reasc.calibration import (
     MixtureCalibrator,
 )
 from langchain_reasc.exceptions import ConfigurationError
-from langchain_reasc.models.prepared import model_of
+from langchain_reasc.models.named import model_of
 from langchain_reasc.models.wrappers import leaves
 from langchain_reasc.runnable.cascade import Cascade, LargeModel, Solver, voter_of
 from langchain_reasc.runnable.options import Options, refuse_former_names

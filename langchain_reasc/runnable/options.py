@@ -23,7 +23,7 @@ from langchain_reasc.method.registry import rule_from_text
 from langchain_reasc.method.stopping import DEFAULT_BUDGET, StoppingRule
 from langchain_reasc.method.token_signals import VERBALIZED
 from langchain_reasc.models.fingerprint import FixedPrompt
-from langchain_reasc.models.prepared import ModelOrName
+from langchain_reasc.models.named import ModelOrName
 from langchain_reasc.models.wrappers import leaves, name_of_model
 
 _FORMER_NAMES: Final = {
@@ -144,10 +144,9 @@ class Options(Checked):
     model: ModelOrName = Field(
         kw_only=False,
         description="""
-        A chat model (or a binding of one), or its name for LangChain's
-        ``init_chat_model`` (``"openai:gpt-4o-mini"``; needs
-        ``langchain-reasc[agents]``). It must sample (temperature above 0). A model that
-        returns logprobs is best.
+        A chat model (or a binding of one), or its name: ``"openai:gpt-4o-mini"``, or
+        one for LangChain's ``init_chat_model`` (with ``langchain-reasc[agents]``). It
+        must sample (temperature above 0). A model that returns logprobs is best.
         """,
     )
     calibration: (

@@ -66,6 +66,22 @@ for arguments in (["record", "q.jsonl", "--out", "p.sqlite"], ["serve", "--port"
     said = 'error: `reasc {}` is not installed. Install it with: pip install "langchain-reasc[{}]"\n'
     assert ended.stderr == said.format("record", "lab") + said.format("serve", "serve")
     assert ended.stdout.startswith("1\n1\n") and "calibrate" in ended.stdout
+    assert "langchain-reasc[serve]" in ended.stdout and "langchain-reasc[lab]" in ended.stdout
+
+
+@pytest.mark.parametrize("name", ["ask", "calibrate"])
+def test_without_llama_cpp_a_command_names_a_model_that_can_be_asked(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    questions = tmp_path / "questions.txt"
+    questions.write_text("How much is 6 times 7?")
+    command = (name, "?" if name == "ask" else questions)
+    monkeypatch.setitem(sys.modules, "llama_cpp", None)
+    refused = reasc(*command, code=1).stderr
+    assert "--model openai:gpt-4o-mini, or" in refused and "langchain-reasc[llama-cpp]" in refused
+    monkeypatch.setitem(sys.modules, "langchain_openai", None)
+    refused = reasc(*command, code=1).stderr
+    assert '--model openai:gpt-4o-mini (pip install "langchain-reasc[openai]")' in refused
 
 
 @pytest.mark.full

@@ -133,7 +133,7 @@ def test_what_is_wrong_is_said_in_a_line(path: str, given: tuple[str, ...], says
         ("ask", ("--chat-template", "gone.jinja"), "gone.jinja: No such file"),
         ("ask", ("--chat-template", __file__, "--model-kwargs", "chat_template=x"), "--chat-template and --"),
         ("ask", ("--model", "http://gpu1:8000"), "give it as --url"),
-        ("ask", ("--model", "gpt-4o-mini"), 'openai:gpt-4o-mini (pip install "langchain-reasc[agents,openai]")'),
+        ("ask", ("--model", "gpt-4o-mini"), 'openai:gpt-4o-mini (pip install "langchain-reasc[openai]")'),
         ("ask", ("--model", "anthropix:x"), "'anthropix:x'"),
         ("ask", ("--model", "openai:m", "--model-kwargs", "temprature=1"), "did you mean 'temperature'?"),
         ("ask", ("--model-class", UNSEEDED), "size is missing"),

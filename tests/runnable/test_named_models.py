@@ -93,7 +93,18 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         ChatReASC("bedrock:some-model")
     monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
     with pytest.raises(MissingExtraError, match=r"langchain.*\[agents\]"):
+        ReASCRunnable(OTHER)
+    monkeypatch.setitem(sys.modules, "langchain_openai", None)
+    with pytest.raises(MissingExtraError, match=r"langchain-openai.*\[openai\]"):
         ReASCRunnable(NAME)
+
+
+def test_a_model_of_openai_needs_no_langchain(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "langchain", None)
+    monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
+    with chat_server(lambda question, index: Reply("it is 42")) as served:
+        monkeypatch.setenv("OPENAI_BASE_URL", served.url)
+        assert runner.account(ReASCRunnable(NAME), "q")["answer"] == "42"
 
 
 @pytest.mark.full

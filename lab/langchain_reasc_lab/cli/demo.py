@@ -16,7 +16,7 @@ import typer
 from langchain_reasc.cli.console import print_lines, progress, remark, stdout
 from langchain_reasc.cli.models import ModelOptions, embedded
 from langchain_reasc.cli.options import PTarget, output_folder
-from langchain_reasc.exceptions import ConfigurationError
+from langchain_reasc.exceptions import ConfigurationError, missing_extra
 from langchain_reasc.method.stopping import DEFAULT_BUDGET
 from langchain_reasc_lab.cli.options import AllSignals, ComparisonOptions, picture
 from langchain_reasc_lab.cli.record import record_with_progress
@@ -173,6 +173,8 @@ class _Subject:
 def _shipped() -> _Subject:
     from langchain_reasc.data import Template, read_questions
 
+    if find_spec("llama_cpp") is None:
+        raise missing_extra("llama-cpp", "llama-cpp-python")
     calibrating, testing = (
         read_questions(embedded(f"{split}.jsonl")) for split in ("calibration", "test")
     )
