@@ -44,6 +44,8 @@ _UNANSWERED: Final = 0.25
 """Share of the responses: where more have no answer, that is to be mended first."""
 _FEWEST: Final = 16
 """Questions that a calibration needs to be relied on."""
+_ENOUGH_LABELS: Final = 64
+"""Right answers below which P(correct) may be off by a tenth."""
 _AS_MANY: Final = 0.95
 """Samples with a calibration, in those without it, from which on it saves nothing."""
 
@@ -441,6 +443,11 @@ class Calibration(Record):
         )
         if self.p_correct:
             sentence += " It also tells how likely an answer is right."
+            if self.p_correct.n < _ENOUGH_LABELS:
+                return sentence, (
+                    f"give {_ENOUGH_LABELS} right answers or more: {self.p_correct.n} "
+                    "leave that probability uncertain"
+                )
         return sentence, None
 
 

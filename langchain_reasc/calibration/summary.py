@@ -413,9 +413,13 @@ def _with_interval(auroc: AUROC) -> str:
 
 
 def _support_range(curve: SupportCurve) -> str:
-    low, lowest = curve.points[0]
-    high, highest = curve.points[-1]
+    low, high = curve.points[0][0], curve.points[-1][0]
     return (
-        f"{lowest:.2f} where one more response would agree in {low:.0%} of the cases, "
-        f"{highest:.2f} where in {high:.0%}"
+        f"{_probability(curve, low)} where one more response would agree in {low:.0%} "
+        f"of the cases, {_probability(curve, high)} where in {high:.0%}"
     )
+
+
+def _probability(curve: SupportCurve, support: float) -> str:
+    low, high = curve.interval(support)
+    return f"{curve.probability(support):.2f} [{low:.2f}, {high:.2f}]"

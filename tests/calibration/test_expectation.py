@@ -78,6 +78,7 @@ ESCALATED = {"costs": (1.0, 10.0)}
         ),
         (lambda: made(many(64)), "in place of 16", "ReASCRunnable("),
         (lambda: made(labelled(many(64))), "right", "ReASC"),
+        (lambda: made(labelled(many(32))), "right", "64 right answers"),
         (
             lambda: fit(many(64), MEASURES),
             "Expect fewer samples",
