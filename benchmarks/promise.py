@@ -1,16 +1,17 @@
-"""Whether what a calibration without labels promises is true:
-``python -m benchmarks.promise``.
+"""Whether what a calibration promises is true: ``python -m benchmarks.promise``.
 
 On simulated pools, a rule learns at a budget of half of their responses, from answers
-alone or from scores, too. On other questions of the same pool, two promises of each
-stop are compared with what comes: ``p_agree``, that one more response agrees, and
+alone or from scores, too. On other questions of the same pool, three promises of each
+stop are compared with what comes: ``p_agree``, that one more response agrees,
 ``posterior``, that the answer is that of the whole budget (with scores, of twice the
-budget).
+budget), and ``p_correct``, learned from the right answers to the same questions, that
+the answer is right.
 """
 
+import math
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from langchain_reasc_lab.simulation.answers import ANSWERS
@@ -21,9 +22,10 @@ from rich.table import Table
 
 from benchmarks.command import parser_of
 from benchmarks.configurations import NAMED, as_asc_left_it
-from langchain_reasc.calibration import Observation, fit
+from langchain_reasc.calibration import Calibration, Observation, fit
 from langchain_reasc.exceptions import CalibrationDataError
-from langchain_reasc.method import Cap, StoppingRule, decide, rule_in_use
+from langchain_reasc.method import Cap, decide, rule_in_use
+from langchain_reasc.method.decision import support
 
 SIZES = (64, 512, 2048)
 
@@ -39,6 +41,7 @@ class Promise:
         is_scored: whether it reads scores.
         agrees: P(one more response agrees), as promised and as it came.
         stays: P(the answer is that of the budget), likewise.
+        right: P(the answer is right), likewise; NaN if labels were too few.
     """
 
     answers: str
@@ -46,6 +49,7 @@ class Promise:
     is_scored: bool
     agrees: tuple[float, float]
     stays: tuple[float, float]
+    right: tuple[float, float]
 
 
 def promises(
@@ -60,60 +64,101 @@ def promises(
     others = asked[max(sizes) :]
     for size in sizes:
         for measures in ((), NAMED[:1]):
-            seen = [
-                Observation(answers[:budget], scores[: len(measures), :budget])
-                for answers, scores in learned[:size]
-            ]
+            unlabelled: list[Observation] = []
+            labelled: list[Observation] = []
+            for number, (answers, scores) in enumerate(learned[:size]):
+                row = Observation(answers[:budget], scores[: len(measures), :budget])
+                right = asked.correct[number, : len(row.answers)].tolist()
+                unlabelled.append(row)
+                labelled.append(replace(row, right=tuple(right)))
             try:
-                made = fit(seen, measures, budget=budget, explained=False)
+                made = fit(unlabelled, measures, budget=budget, explained=False)
+                taught = fit(labelled, measures, budget=budget)
             except CalibrationDataError:
                 continue
             is_scored = made.measure is not None
             if is_scored != bool(measures):
                 continue
-            found = _stops(made.rule(budget=budget), others, budget, scored=is_scored)
-            if found:
-                said, came = np.array(found).reshape(-1, 2, 2).mean(axis=0)
-                yield Promise(
-                    kind_of(index).answers,
-                    size,
-                    is_scored,
-                    (100 * float(said[0]), 100 * float(came[0])),
-                    (100 * float(said[1]), 100 * float(came[1])),
-                )
+            stops = _stops(made, others, budget)
+            decisions = _decisions(taught, others, budget)
+            if not stops:
+                continue
+            agrees, agreed, stays, stayed = _percentages(stops)
+            right = (math.nan, math.nan)
+            if decisions:
+                said, came = _percentages(decisions)
+                right = (said, came)
+            yield Promise(
+                kind_of(index).answers,
+                size,
+                is_scored,
+                (agrees, agreed),
+                (stays, stayed),
+                right,
+            )
+
+
+def _percentages(rows: Sequence[tuple[float, ...]]) -> list[float]:
+    means: list[float] = (100 * np.array(rows).mean(axis=0)).tolist()
+    return means
 
 
 def _stops(
-    rule: StoppingRule, responses: Responses, budget: int, *, scored: bool
-) -> list[tuple[float, float, bool, bool]]:
-    """Return for each question on which the rule stops before the budget: both promises,
-    and whether they came true.
+    calibration: Calibration, responses: Responses, budget: int
+) -> list[tuple[float, bool, float, bool]]:
+    """Return for each question on which the rule stops before the budget: both promises
+    about further responses, each with whether it came true.
     """
-    found = []
-    horizon = 2 * budget if scored else budget
+    stops: list[tuple[float, bool, float, bool]] = []
+    rule = rule_in_use(calibration.rule(budget=budget), budget)
+    measure = None if calibration.measure is None else 0
+    horizon = budget if measure is None else 2 * budget
     for number in range(len(responses)):
-        question = responses.to_question(number, 0 if scored else None)
-        decision = decide(rule_in_use(rule, budget), question[:budget])
+        question = responses.to_question(number, measure)
+        decision = decide(rule, question[:budget])
         if decision.reason != "agreement" or decision.agrees is None:
             continue
         following = question[decision.samples].answer
         final = decide(Cap(horizon), question[:horizon]).answer
-        found.append(
+        stops.append(
             (
                 decision.agrees,
-                decision.posterior,
                 following == decision.answer,
+                decision.posterior,
                 final == decision.answer,
             )
         )
-    return found
+    return stops
+
+
+def _decisions(
+    calibration: Calibration, responses: Responses, budget: int
+) -> list[tuple[float, bool]]:
+    """Return for each question with an answer: P(correct), and whether the answer is
+    right.
+    """
+    curve = calibration.p_correct
+    decisions: list[tuple[float, bool]] = []
+    if curve is None:
+        return decisions
+    rule = rule_in_use(calibration.rule(budget=budget), budget)
+    measure = None if calibration.measure is None else 0
+    for number in range(len(responses)):
+        question = responses.to_question(number, measure)
+        decision = decide(rule, question[:budget])
+        supported = support(decision)
+        if supported is None:
+            continue
+        is_right = decision.answer == str(responses.right[number])
+        decisions.append((curve.probability(supported), is_right))
+    return decisions
 
 
 def table(found: Sequence[Promise]) -> Table:
     """Return a row for each kind of answers and number of questions."""
     shown = Table(box=SIMPLE_HEAD)
-    headings = ("Answers", "Learned from", "One more agrees", "True", "Stays", "True")
-    for heading in headings:
+    promised = ("One more agrees", "True", "Stays", "True", "Is right", "True")
+    for heading in ("Answers", "Learned from", *promised):
         shown.add_column(heading, justify="left" if heading == "Answers" else "right")
     for kind in ANSWERS:
         for size in sorted({promise.size for promise in found}):
@@ -125,8 +170,8 @@ def table(found: Sequence[Promise]) -> Table:
                     == (kind, size, is_scored)
                 ]
                 if rows:
-                    figures = np.mean(
-                        [(*row.agrees, *row.stays) for row in rows], axis=0
+                    figures = np.nanmean(
+                        [(*row.agrees, *row.stays, *row.right) for row in rows], axis=0
                     )
                     learned = f"{size}{', scores' if is_scored else ''}"
                     shown.add_row(kind, learned, *(f"{one:.1f} %" for one in figures))
@@ -158,14 +203,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "each"
     )
     console.print(table(found))
-    for name in ("agrees", "stays"):
-        errors = [getattr(one, name)[1] - getattr(one, name)[0] for one in found]
-        if errors:
-            console.print(
-                f"{name}: true minus promised {np.mean(errors):+.1f} % in the mean, "
-                f"{np.quantile(errors, 0.05):+.1f} to {np.quantile(errors, 0.95):+.1f} % "
-                f"in 90 % of {len(errors)}"
-            )
+    for name in ("agrees", "stays", "right"):
+        for size in given.sizes:
+            pairs = [getattr(row, name) for row in found if row.size == size]
+            errors = np.array([came - said for said, came in pairs])
+            errors = errors[np.isfinite(errors)]
+            if errors.size:
+                low, high = np.quantile(errors, (0.05, 0.95))
+                console.print(
+                    f"{name}, learned from {size}: true minus promised "
+                    f"{errors.mean():+.1f} % in the mean, {low:+.1f} to {high:+.1f} % "
+                    f"in 90 % of {errors.size}"
+                )
     return 0
 
 

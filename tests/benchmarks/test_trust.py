@@ -36,5 +36,8 @@ def test_a_promise_is_compared_with_other_questions(capsys: pytest.CaptureFixtur
     assert {one.is_scored for one in found} == {False, True}
     for one in found:
         assert one.agrees[0] < one.stays[0] and one.agrees == pytest.approx((one.agrees[1],) * 2, abs=15)
+        assert one.right == pytest.approx((one.right[1],) * 2, abs=15)
     assert promise.main(["--pools", "1", "--sizes", "32", "--fresh", "50"]) == 0
-    assert "agrees: true minus promised" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    for name in ("agrees", "stays", "right"):
+        assert f"{name}, learned from 32: true minus promised" in shown

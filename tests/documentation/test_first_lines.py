@@ -1,0 +1,93 @@
+"""The README's first lines, asked questions of one's own: a word, a label and a number."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from .check_snippets import ROOT, snippets
+
+_QUESTIONS: Final = {
+    "word": (0, "What is the capital of France? Answer with one word.", {"Paris"}),
+    "label": (
+        1,
+        "Is this review positive or negative? Answer with one word. I loved this film, it is wonderful.",
+        {"positive", "negative"},
+    ),
+    "number": (0, "How many legs does a dog have? Answer with one number.", {"4", "four", "4 legs", "four legs"}),
+}
+"""What is asked -> the block of the README, the question, and the answers that the model may give."""
+_SAMPLING: Final = ("max_tokens=24", "seed=7", "n_ctx=1024")
+
+
+@pytest.fixture(scope="module")
+def address(smollm2: Path) -> Iterator[str]:
+    """A server process with OpenAI's API and SmolLM2, which passes texts through without votes."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = [word for option in _SAMPLING for word in ("--model-kwargs", option)]
+    command = [
+        "-c",
+        "from langchain_reasc.cli import main; main()",
+        "serve",
+        "--model",
+        str(smollm2),
+        "--port",
+        str(port),
+        *options,
+    ]
+    server = subprocess.Popen([sys.executable, *command], stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(600):
+            try:
+                socket.create_connection(("127.0.0.1", port)).close()
+                break
+            except OSError:
+                time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def asked(name: str) -> tuple[str, set[str]]:
+    """Return the README's lines with a question of one's own, and the answers that are expected."""
+    block, question, expected = _QUESTIONS[name]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    code = [code for _, code in snippets(readme)][block]
+    code, count = re.subn(r'invoke\(\s*"[^"]*"\s*\)', f"invoke({question!r})", code)
+    assert count == 1
+    return code.replace('["spam", "ham"]', '["positive", "negative"]'), expected
+
+
+def check(code: str, expected: set[str]) -> None:
+    names: dict[str, Any] = {}
+    exec(code, names)
+    account = names["message"].response_metadata["reasc"]
+    assert account["answer"] in expected, account
+    assert 1 < account["samples"] <= 16
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", _QUESTIONS)
+def test_they_work_through_a_server(name: str, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(os.environ, "OPENAI_BASE_URL", address)
+    monkeypatch.setitem(os.environ, "OPENAI_API_KEY", "none")
+    check(*asked(name))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", _QUESTIONS)
+def test_they_work_with_a_model_in_this_process(name: str, smollm2: Path) -> None:
+    code, expected = asked(name)
+    arguments = ", ".join([f"model_path={str(smollm2)!r}", *_SAMPLING])
+    code = code.replace("from langchain_openai import ChatOpenAI", "from langchain_reasc_llama_cpp import ChatLlamaCpp")
+    check(code.replace('ChatOpenAI(model="gpt-4o-mini")', f"ChatLlamaCpp({arguments})"), expected)
