@@ -75,22 +75,63 @@ def test_the_picture_has_every_package() -> None:
     assert found == {name for name in BOXES if not name.startswith("langchain_reasc_")}
 
 
-def compared(page: str) -> tuple[list[list[str]], str]:
-    """The cells of the rows that compare asking once with always asking, and the number of recordings."""
-    text = (ROOT / page).read_text(encoding="utf-8")
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if " → " in line]
-    [recordings] = re.findall(r"(\d+)\s+(?:such )?recordings", text)[:1]
-    return rows, recordings
+TOTALS: Final = {
+    'langchain-reasc with `calibration="online"`': "Agreement (0.975)",
+    "langchain-reasc without (`FiniteHorizon(0.97)`)": "Finite horizon (0.97)",
+    "lead of 2": "Lead of 2",
+    "lead of 3": "Lead of 3",
+    "`FiniteHorizon(0.9)`": "Finite horizon (0.9)",
+}
+"""Row of the README's table of all recordings -> row of what ``reasc bench`` printed."""
+
+
+def table_rows(page: str) -> dict[str, list[str]]:
+    """First cell of each row of the page's tables -> the others."""
+    rows: dict[str, list[str]] = {}
+    for line in (ROOT / page).read_text(encoding="utf-8").splitlines():
+        if line.startswith("| "):
+            name, *cells = (cell.strip() for cell in line.strip("|").split(" | "))
+            rows[name] = cells
+    return rows
 
 
 def test_the_readme_repeats_what_was_measured() -> None:
-    shown, recordings = compared("README.md")
-    measured, all_recordings = compared("docs/measured.md")
-    assert len(shown) == 6 and recordings == all_recordings
-    for named, *figures in shown[1:]:
-        [row] = [row for row in measured if row[0].startswith(f"{named},")]
-        right, points, three_votes, _, to_once, to_all = row[1:]
-        assert figures == [right, points, three_votes, to_once, to_all]
+    measured = table_rows("docs/measured.md")
+    shown = {name: cells for name, cells in table_rows("README.md").items() if cells[0].endswith(" %")}
+    assert len(shown) == 5
+    for name, cells in shown.items():
+        [row] = [row for named, row in measured.items() if named.startswith(f"{name}, ")]
+        assert cells == row[:5]
+
+
+def test_the_readme_repeats_what_was_printed_of_all_recordings() -> None:
+    printed = (ROOT / "docs" / "measured.md").read_text(encoding="utf-8")
+    shown = table_rows("README.md")
+    for name, printed_as in TOTALS.items():
+        rule = re.escape(printed_as)
+        tokens = re.search(rf"^ {rule} +([\d.]+) \(([\d.]+)-([\d.]+)\)", printed, re.MULTILINE)
+        points = re.search(rf"^ {rule} +([+-][\d.]+) \[(\S+),(\S+)\]", printed, re.MULTILINE)
+        assert tokens and points
+        median, low, high = (float(number) for number in tokens.groups())
+        cost, difference = shown[name]
+        assert [float(number) for number in re.findall(r"[\d.]+", cost)] == pytest.approx(
+            [median, low, high], abs=0.051
+        )
+        assert re.findall(r"[−+][\d.]+", difference) == [number.replace("-", "−") for number in points.groups()]
+
+
+def test_the_first_screen_says_what_all_recordings_cost() -> None:
+    first_screen = (ROOT / "README.md").read_text(encoding="utf-8").partition("```")[0]
+    cost, difference = table_rows("README.md")[next(iter(TOTALS))]
+    for number in re.findall(r"[\d.]+", f"{cost} {difference}"):
+        assert number in first_screen
+    helps = re.search(
+        r"Votes clearly help on (\d+) of (\d+) recordings", (ROOT / "docs" / "measured.md").read_text("utf-8")
+    )
+    assert helps
+    helped, recordings = (int(count) for count in helps.groups())
+    assert f"On {recordings} recordings" in first_screen
+    assert f"On {recordings - helped} of the recordings" in first_screen
 
 
 @pytest.mark.parametrize("rule", [*rules().values(), Agreement], ids=lambda rule: rule.name)
