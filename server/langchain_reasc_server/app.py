@@ -33,7 +33,7 @@ from langchain_reasc_server.metrics import Metrics
 from langchain_reasc_server.middleware import Tidied, browser_access
 from langchain_reasc_server.processes import cut_off_requests
 from langchain_reasc_server.reading import Bodies, check_head, read_object
-from langchain_reasc_server.responses import ResponseWriter, Translated
+from langchain_reasc_server.responses import ResponseWriter
 from langchain_reasc_server.responses_request import Untranslatable, chat_request
 from langchain_reasc_server.solver import Solver, Upstream
 from langchain_reasc_server.status import (
@@ -43,6 +43,7 @@ from langchain_reasc_server.status import (
     headline,
     status_page,
 )
+from langchain_reasc_server.translated import Translated
 from langchain_reasc_server.wire import DONE, PING, Json, encoded, sse
 
 _HELD: Final = 0.5
