@@ -1,0 +1,232 @@
+"""Anthropic's Messages API, requests: translate them into requests for a chat
+completion.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn
+
+from langchain_reasc_server.errors import Refused
+from langchain_reasc_server.fields import malformed, object_in, objects, text_in
+from langchain_reasc_server.wire import Json
+
+_KEPT: Final = (
+    *("model", "stream", "temperature", "top_p", "top_k"),
+    *("min_p", "seed", "reasoning_effort", "chat_template_kwargs"),
+)
+"""Fields that chat completions have under the same name. Others are dropped, because
+some servers refuse fields that they do not know.
+"""
+_CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
+"""Type of a tool choice -> the name that chat completions have for it."""
+_THOUGHTS: Final = ("thinking", "redacted_thinking")
+
+
+def chat_request(asked: Mapping[str, Any], limit: str) -> Json:
+    """Translate a request of the Messages API into a request for a chat completion.
+
+    Args:
+        asked: the body of the request.
+        limit: the upstream's name for the most tokens of a response.
+
+    Raises:
+        Refused: the request is malformed, or asks for something that chat completions
+            lack.
+    """
+    if asked.get("mcp_servers"):
+        _unsupported("mcp_servers", "connect to them from the client")
+    options = {
+        **{name: asked.get(name) for name in _KEPT},
+        **_tools(asked),
+        limit: asked.get("max_tokens"),
+        "stop": _stop_sequences(asked) or None,
+        "user": object_in(asked, "metadata").get("user_id"),
+        "response_format": _response_format(asked),
+        "stream_options": {"include_usage": True} if asked.get("stream") else None,
+    }
+    body = {name: value for name, value in options.items() if value is not None}
+    return body | {"messages": [*_system(asked), *_conversation(asked)]}
+
+
+def _stop_sequences(asked: Mapping[str, Any]) -> list[str]:
+    given = asked.get("stop_sequences") or []
+    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+        malformed("stop_sequences", "stop_sequences must be a list of texts")
+    return given
+
+
+def _response_format(asked: Mapping[str, Any]) -> Json | None:
+    config = object_in(asked, "output_config")
+    form = object_in(config, "format") or object_in(asked, "output_format")
+    if not form:
+        return None
+    if form.get("type") != "json_schema":
+        _unsupported(f"the output format {_shown(form.get('type'))}", "use json_schema")
+    schema = object_in(form, "schema")
+    return {
+        "type": "json_schema",
+        "json_schema": {"name": "answer", "schema": schema},
+    }
+
+
+def _tools(asked: Mapping[str, Any]) -> Json:
+    tools = objects(asked.get("tools") or [], "tools")
+    if not tools:
+        return {}
+    body: Json = {"tools": [_function(tool) for tool in tools]}
+    choice = object_in(asked, "tool_choice")
+    kind = choice.get("type")
+    if kind == "tool":
+        name = text_in(choice, "name", "tool_choice")
+        body["tool_choice"] = {"type": "function", "function": {"name": name}}
+    elif choice and kind not in _CHOICES:
+        takes = f"{', '.join(_CHOICES)} and tool"
+        malformed("tool_choice", f"tool_choice is {_shown(kind)}; it takes {takes}")
+    elif choice:
+        body["tool_choice"] = _CHOICES[kind]
+    if choice.get("disable_parallel_tool_use"):
+        body["parallel_tool_calls"] = False
+    return body
+
+
+def _function(tool: Json) -> Json:
+    kind = tool.get("type") or "custom"
+    if kind != "custom":
+        _unsupported(
+            f"the tool {_shown(kind)}",
+            "leave it out, or give a tool of your own with an input_schema",
+        )
+    function: Json = {
+        "name": text_in(tool, "name", "tools"),
+        "parameters": object_in(tool, "input_schema"),
+    }
+    for name in ("description", "strict"):
+        if tool.get(name) is not None:
+            function[name] = tool[name]
+    return {"type": "function", "function": function}
+
+
+def _system(asked: Mapping[str, Any]) -> list[Json]:
+    system = asked.get("system") or ""
+    if not isinstance(system, str):
+        blocks = objects(system, "system", or_text=True)
+        system = "\n\n".join(text_in(block, "text", "system") for block in blocks)
+    return [{"role": "system", "content": system}] if system else []
+
+
+def _conversation(asked: Mapping[str, Any]) -> list[Json]:
+    messages: list[Json] = []
+    for message in objects(asked.get("messages"), "messages"):
+        role = message.get("role")
+        blocks = _blocks(message.get("content"))
+        if role == "user":
+            messages += _user_messages(blocks)
+        elif role == "assistant":
+            messages.append(_assistant_message(blocks))
+        else:
+            said = f"the role of a message is {_shown(role)}; it takes user, assistant"
+            malformed("messages", said)
+    if not messages:
+        malformed("messages", "messages is empty; it needs at least one message")
+    return messages
+
+
+def _blocks(content: Any) -> list[Json]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return objects(content, "content", or_text=True)
+
+
+def _assistant_message(blocks: list[Json]) -> Json:
+    """Translate what the model has said, without its thoughts."""
+    text = ""
+    calls = []
+    for block in blocks:
+        kind = block.get("type")
+        if kind == "text":
+            text += text_in(block, "text", "messages")
+        elif kind == "tool_use":
+            calls.append(_call(block))
+        elif kind not in _THOUGHTS:
+            _unsupported_block(block)
+    if not calls:
+        return {"role": "assistant", "content": text}
+    return {"role": "assistant", "content": text or None, "tool_calls": calls}
+
+
+def _call(block: Json) -> Json:
+    arguments = json.dumps(object_in(block, "input"), ensure_ascii=False)
+    name = text_in(block, "name", "messages")
+    return {
+        "id": text_in(block, "id", "messages"),
+        "type": "function",
+        "function": {"name": name, "arguments": arguments},
+    }
+
+
+def _user_messages(blocks: list[Json]) -> list[Json]:
+    """Translate what the user has said, and what tools have returned.
+
+    Each result becomes a message, before the user's, because results must follow their
+    calls. Such a message has only text, so images of results go to the user's message.
+    """
+    results: list[Json] = []
+    parts: list[Json] = []
+    for block in blocks:
+        if block.get("type") == "tool_result":
+            returned = [_part(inner) for inner in _blocks(block.get("content") or "")]
+            results.append(_result(block, returned))
+            parts += [part for part in returned if part["type"] != "text"]
+        else:
+            parts.append(_part(block))
+    if results and not parts:
+        return results
+    if len(parts) == 1 and parts[0]["type"] == "text":
+        # which every chat template accepts
+        return [*results, {"role": "user", "content": parts[0]["text"]}]
+    return [*results, {"role": "user", "content": parts}]
+
+
+def _result(block: Json, returned: list[Json]) -> Json:
+    texts = [part["text"] for part in returned if part["type"] == "text"]
+    if block.get("is_error"):
+        texts.insert(0, "Error:")
+    return {
+        "role": "tool",
+        "tool_call_id": text_in(block, "tool_use_id", "messages"),
+        "content": "\n".join(texts),
+    }
+
+
+def _part(block: Json) -> Json:
+    kind = block.get("type")
+    if kind == "text":
+        return {"type": "text", "text": text_in(block, "text", "messages")}
+    source = object_in(block, "source") if kind == "image" else {}
+    if source.get("type") == "url":
+        return _image(text_in(source, "url", "source"))
+    if source.get("type") == "base64":
+        data = text_in(source, "data", "source")
+        return _image(f"data:{text_in(source, 'media_type', 'source')};base64,{data}")
+    _unsupported_block(block)
+
+
+def _image(url: str) -> Json:
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def _unsupported_block(block: Json) -> NoReturn:
+    _unsupported(f"a block of type {_shown(block.get('type'))}", "leave it out")
+
+
+def _unsupported(what: str, instead: str) -> NoReturn:
+    raise Refused(
+        400,
+        f"{what} is not supported, because this model only has chat completions; "
+        f"{instead}",
+        code="unsupported_value",
+    )
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value)[:60]
