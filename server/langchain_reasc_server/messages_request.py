@@ -45,7 +45,7 @@ def chat_request(asked: Mapping[str, Any], limit: str) -> Json:
         "stream_options": {"include_usage": True} if asked.get("stream") else None,
     }
     body = {name: value for name, value in options.items() if value is not None}
-    return body | {"messages": [*_system(asked), *_conversation(asked)]}
+    return body | {"messages": [*_system(asked.get("system")), *_conversation(asked)]}
 
 
 def _stop_sequences(asked: Mapping[str, Any]) -> list[str]:
@@ -106,26 +106,28 @@ def _function(tool: Json) -> Json:
     return {"type": "function", "function": function}
 
 
-def _system(asked: Mapping[str, Any]) -> list[Json]:
-    system = asked.get("system") or ""
-    if not isinstance(system, str):
-        blocks = objects(system, "system", or_text=True)
-        system = "\n\n".join(text_in(block, "text", "system") for block in blocks)
-    return [{"role": "system", "content": system}] if system else []
+def _system(content: Any) -> list[Json]:
+    """Translate a system prompt, which may be missing or have no text."""
+    texts = [text_in(block, "text", "system") for block in _blocks(content or "")]
+    text = "\n\n".join(texts)
+    return [{"role": "system", "content": text}] if text else []
 
 
 def _conversation(asked: Mapping[str, Any]) -> list[Json]:
     messages: list[Json] = []
     for message in objects(asked.get("messages"), "messages"):
         role = message.get("role")
-        blocks = _blocks(message.get("content"))
-        if role == "user":
-            messages += _user_messages(blocks)
+        if role == "system":
+            messages += _system(message.get("content"))
+        elif role == "user":
+            messages += _user_messages(_blocks(message.get("content")))
         elif role == "assistant":
-            messages.append(_assistant_message(blocks))
+            messages.append(_assistant_message(_blocks(message.get("content"))))
         else:
-            said = f"the role of a message is {_shown(role)}; it takes user, assistant"
-            malformed("messages", said)
+            takes = "user, assistant or system"
+            malformed(
+                "messages", f"the role of a message is {_shown(role)}, not {takes}"
+            )
     if not messages:
         malformed("messages", "messages is empty; it needs at least one message")
     return messages
