@@ -62,7 +62,7 @@ class MessageWriter(ReplyWriter):
         self._refused = False
         thinking = asked.get("thinking")
         kind = thinking.get("type") if isinstance(thinking, dict) else None
-        self._shows_thoughts = kind in ("enabled", "adaptive")
+        self._shows_thoughts = kind not in (None, "disabled")
 
     @property
     def whole(self) -> Json:
@@ -206,7 +206,8 @@ def error_of(error: Any, status: int | None = None) -> Json:
         other = "api_error" if status >= 500 else "invalid_request_error"
         kind = _ERROR_TYPES.get(status, other)
     said = fields.get("message") or fields.get("detail") or "the upstream failed"
-    return {"type": kind, "message": str(said)}
+    details = {"details": fields["details"]} if fields.get("details") else {}
+    return {"type": kind, "message": str(said), **details}
 
 
 class ErrorsTranslated:

@@ -4,7 +4,7 @@ completion.
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from langchain_reasc_server.errors import Refused
 from langchain_reasc_server.fields import malformed, object_in, objects, text_in
@@ -16,6 +16,12 @@ _KEPT: Final = (
 )
 """Fields that chat completions have under the same name. Others are dropped, because
 some servers refuse fields that they do not know.
+"""
+_REFUSED: Final = ("compaction", "mcp_servers")
+"""Fields without which the reply would be another one."""
+_NO_THREADS: Final = {"error_code": "thread_unsupported_request", "unsupported": []}
+"""The details by which Anthropic's client knows that it has to send the whole
+conversation each time.
 """
 _CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
 """Type of a tool choice -> the name that chat completions have for it."""
@@ -33,8 +39,13 @@ def chat_request(asked: Mapping[str, Any], limit: str) -> Json:
         Refused: the request is malformed, or asks for something that chat completions
             lack.
     """
-    if asked.get("mcp_servers"):
-        _unsupported("mcp_servers", "connect to them from the client")
+    for name in _REFUSED:
+        if asked.get(name):
+            raise _unsupported(name, "leave it out")
+    if asked.get("thread"):
+        refused = _unsupported("thread", "send the whole conversation")
+        refused.error["details"] = _NO_THREADS
+        raise refused
     options = {
         **{name: asked.get(name) for name in _KEPT},
         **_tools(asked),
@@ -61,7 +72,9 @@ def _response_format(asked: Mapping[str, Any]) -> Json | None:
     if not form:
         return None
     if form.get("type") != "json_schema":
-        _unsupported(f"the output format {_shown(form.get('type'))}", "use json_schema")
+        raise _unsupported(
+            f"the output format {_shown(form.get('type'))}", "use json_schema"
+        )
     schema = object_in(form, "schema")
     return {
         "type": "json_schema",
@@ -92,7 +105,7 @@ def _tools(asked: Mapping[str, Any]) -> Json:
 def _function(tool: Json) -> Json:
     kind = tool.get("type") or "custom"
     if kind != "custom":
-        _unsupported(
+        raise _unsupported(
             f"the tool {_shown(kind)}",
             "leave it out, or give a tool of your own with an input_schema",
         )
@@ -150,7 +163,7 @@ def _assistant_message(blocks: list[Json]) -> Json:
         elif kind == "tool_use":
             calls.append(_call(block))
         elif kind not in _THOUGHTS:
-            _unsupported_block(block)
+            raise _unsupported_block(block)
     if not calls:
         return {"role": "assistant", "content": text}
     return {"role": "assistant", "content": text or None, "tool_calls": calls}
@@ -210,24 +223,20 @@ def _part(block: Json) -> Json:
     if source.get("type") == "base64":
         data = text_in(source, "data", "source")
         return _image(f"data:{text_in(source, 'media_type', 'source')};base64,{data}")
-    _unsupported_block(block)
+    raise _unsupported_block(block)
 
 
 def _image(url: str) -> Json:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def _unsupported_block(block: Json) -> NoReturn:
-    _unsupported(f"a block of type {_shown(block.get('type'))}", "leave it out")
+def _unsupported_block(block: Json) -> Refused:
+    return _unsupported(f"a block of type {_shown(block.get('type'))}", "leave it out")
 
 
-def _unsupported(what: str, instead: str) -> NoReturn:
-    raise Refused(
-        400,
-        f"{what} is not supported, because this model only has chat completions; "
-        f"{instead}",
-        code="unsupported_value",
-    )
+def _unsupported(what: str, instead: str) -> Refused:
+    said = f"{what} is not supported, because this model only has chat completions"
+    return Refused(400, f"{said}; {instead}", code="unsupported_value")
 
 
 def _shown(value: Any) -> str:
