@@ -49,5 +49,10 @@ runner: Any = client.beta.messages.tool_runner(
     model="shop", max_tokens=1000, messages=complaint, tools=[find_order, refund]
 )
 for message in runner:
-    print(message.stop_reason, [block.to_dict() for block in message.content])
+    print(
+        [
+            block.text if block.type == "text" else block.input
+            for block in message.content
+        ]
+    )
 print("saved", shaped.reasc["tokens"]["saved"], "tokens")

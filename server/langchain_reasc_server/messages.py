@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import orjson
+from starlette.datastructures import MutableHeaders
 
 from langchain_reasc_server.errors import Refused
 from langchain_reasc_server.events import Send
@@ -73,7 +74,7 @@ class MessageWriter(ReplyWriter):
         """
         if self._error:
             raise Refused(502, error_of(self._error)["message"], code="upstream_error")
-        return {**self._head(), **self._stop, **self._account}
+        return {**self._head(), **self._stop, **self._account()}
 
     def comment_events(self, comment: bytes) -> Iterator[bytes]:
         """Yield a ping, because clients do not count comments as signs of life."""
@@ -92,11 +93,9 @@ class MessageWriter(ReplyWriter):
             "usage": _usage(self._usage or {}),
         }
 
-    @property
     def _account(self) -> Json:
-        return {
-            name: self._unknown[name] for name in ("reasc",) if name in self._unknown
-        }
+        account = self._unknown.get("reasc")
+        return {"reasc": account} if account else {}
 
     @property
     def _stop(self) -> Json:
@@ -158,7 +157,7 @@ class MessageWriter(ReplyWriter):
             "message_delta",
             delta=self._stop,
             usage=_usage(self._usage or {}),
-            **self._account,
+            **self._account(),
         )
         yield named_event("message_stop")
 
@@ -219,19 +218,15 @@ class ErrorsTranslated:
     async def __call__(self, scope: Any, receive: Any, send: Send) -> None:
         """Answer a request."""
         head: Any = None
-        body = bytearray()
 
         async def sending(message: Any) -> None:
             nonlocal head
             if message["type"] == "http.response.start" and message["status"] >= 400:
                 head = message
-                return
-            if head is None:
+            elif head is not None:  # errors have one piece
+                await _send_error(head, message["body"], send)
+            else:
                 await send(message)
-                return
-            body.extend(message.get("body", b""))
-            if not message.get("more_body"):
-                await _send_error(head, bytes(body), send)
 
         await self._app(scope, receive, sending)
 
@@ -243,14 +238,8 @@ async def _send_error(head: Any, body: bytes, send: Send) -> None:
         said = body.decode(errors="replace")
     error = said.get("error", said) if isinstance(said, dict) else said
     written = encoded({"type": "error", "error": error_of(error, head["status"])})
-    kept = [
-        (name, value)
-        for name, value in head["headers"]
-        if name.lower() not in (b"content-length", b"content-type")
-    ]
-    kept += [
-        (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(written)),
-    ]
-    await send({**head, "headers": kept})
+    headers = MutableHeaders(raw=[*head["headers"]])
+    headers["content-type"] = "application/json"
+    headers["content-length"] = str(len(written))
+    await send({**head, "headers": headers.raw})
     await send({"type": "http.response.body", "body": written})

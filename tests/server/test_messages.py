@@ -25,7 +25,7 @@ from .test_live import CHAT, PART, call, delta, in_turn, says, says_after
 from .test_local import Scripted
 from .test_responses import BY_TURNS, CUT, STOP
 
-anthropic = pytest.importorskip("anthropic")
+anthropic: Any = pytest.importorskip("anthropic")
 EVENT: TypeAdapter[Any] = TypeAdapter(anthropic.types.RawMessageStreamEvent)
 WEATHER = {"name": "weather", "description": "Of a city.", "input_schema": TOOL["function"]["parameters"]}
 FORMAT = {"format": {"type": "json_schema", "schema": SHAPE["json_schema"]["schema"]}}
@@ -92,7 +92,7 @@ def error_in(response: Any) -> tuple[int, str, str]:
     """Return the status, type and message of an error, after checking its form."""
     body = response.json()
     assert body.keys() == {"type", "error"} and body["type"] == "error"
-    assert body["error"].keys() == {"type", "message"}
+    assert body["error"].keys() - {"details"} == {"type", "message"}
     return response.status_code, body["error"]["type"], body["error"]["message"]
 
 
@@ -345,6 +345,8 @@ def assistant(*blocks: Any) -> dict[str, Any]:
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     **{f"the tool {tool['type']}": ({"tools": [WEATHER, tool]}, f'"{tool["type"]}"') for tool in HOSTED},
+    "a thread": ({"thread": {"type": "create"}}, "thread"),
+    "a summary": ({"compaction": {"type": "summary"}}, "compaction"),
     "servers of tools": ({"mcp_servers": [{"type": "url", "url": "u", "name": "n"}]}, "mcp_servers"),
     "another form": ({"output_config": {"format": {"type": "grammar"}}}, '"grammar"'),
     "a document": (user({"type": "document", "source": {"type": "base64", "data": ""}}), '"document"'),
@@ -607,6 +609,11 @@ class AnswersTools(Said):
         return [] if request["messages"][-1]["role"] == "tool" else super().called(request, at)
 
 
+def weather(city: str) -> str:
+    """Tell the weather."""
+    return f"fine in {city}"
+
+
 @pytest.mark.full
 def test_anthropics_client_reads_everything() -> None:
     with front(AnswersTools(), admission={"keys": ["mine"]}) as server:
@@ -623,6 +630,12 @@ def test_anthropics_client_reads_everything() -> None:
                 assert "".join(stream.text_stream) == "it is 42 "
                 message = stream.get_final_message()
             assert message.stop_reason == "end_turn" and message.usage.output_tokens == 3
+            functions = [anthropic.beta_tool(weather)]
+            runner = client.beta.messages.tool_runner(**{**asked, "tools": functions}, messages=HELLO)
+            kinds = [[block.type for block in message.content] for message in runner]
+            assert kinds == [["tool_use"], ["text"]]
+            roles = [message["role"] for message in server.upstream.requests[-1]["messages"]]
+            assert roles == ["user", "assistant", "tool"], "the whole conversation, instead of a thread"
             with pytest.raises(anthropic.BadRequestError, match="web_search"):
                 client.messages.create(**{**asked, "tools": HOSTED}, messages=HELLO)
             with pytest.raises(anthropic.NotFoundError):
@@ -636,10 +649,6 @@ def test_anthropics_client_reads_everything() -> None:
 
 @pytest.mark.full
 def test_langchains_client_drives_an_agent() -> None:
-    def weather(city: str) -> str:
-        """Tell the weather."""
-        return f"fine in {city}"
-
     chat_anthropic = pytest.importorskip("langchain_anthropic").ChatAnthropic
     agents = pytest.importorskip("langchain.agents")
     with front(AnswersTools()) as server:
