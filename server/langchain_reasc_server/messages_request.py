@@ -4,6 +4,7 @@ completion.
 
 import json
 from collections.abc import Mapping
+from itertools import groupby
 from typing import Any, Final
 
 from langchain_reasc_server.errors import Refused
@@ -56,7 +57,7 @@ def chat_request(asked: Mapping[str, Any], limit: str) -> Json:
         "stream_options": {"include_usage": True} if asked.get("stream") else None,
     }
     body = {name: value for name, value in options.items() if value is not None}
-    return body | {"messages": [*_system(asked.get("system")), *_conversation(asked)]}
+    return body | {"messages": [*_system(asked), *_conversation(asked)]}
 
 
 def _stop_sequences(asked: Mapping[str, Any]) -> list[str]:
@@ -119,31 +120,48 @@ def _function(tool: Json) -> Json:
     return {"type": "function", "function": function}
 
 
-def _system(content: Any) -> list[Json]:
-    """Translate a system prompt, which may be missing or have no text."""
-    texts = [text_in(block, "text", "system") for block in _blocks(content or "")]
-    text = "\n\n".join(texts)
+def _system(asked: Mapping[str, Any]) -> list[Json]:
+    text = _joined(_blocks(asked.get("system") or ""))
     return [{"role": "system", "content": text}] if text else []
 
 
+def _joined(blocks: list[Json]) -> str:
+    return "\n\n".join(text_in(block, "text", "system") for block in blocks)
+
+
 def _conversation(asked: Mapping[str, Any]) -> list[Json]:
-    messages: list[Json] = []
-    for message in objects(asked.get("messages"), "messages"):
-        role = message.get("role")
-        if role == "system":
-            messages += _system(message.get("content"))
-        elif role == "user":
-            messages += _user_messages(_blocks(message.get("content")))
-        elif role == "assistant":
-            messages.append(_assistant_message(_blocks(message.get("content"))))
-        else:
-            takes = "user, assistant or system"
-            malformed(
-                "messages", f"the role of a message is {_shown(role)}, not {takes}"
-            )
-    if not messages:
+    """Translate the messages. Consecutive ones of a side are one turn."""
+    given = objects(asked.get("messages"), "messages")
+    if not given:
         malformed("messages", "messages is empty; it needs at least one message")
+    messages: list[Json] = []
+    for is_assistant, turn in groupby(given, _is_assistant):
+        blocks = [block for message in turn for block in _said(message)]
+        if is_assistant:
+            messages.append(_assistant_message(blocks))
+        else:
+            messages += _user_messages(blocks)
     return messages
+
+
+def _is_assistant(message: Json) -> bool:
+    role = message.get("role")
+    if role not in ("user", "assistant", "system"):
+        takes = "user, assistant or system"
+        malformed("messages", f"the role of a message is {_shown(role)}, not {takes}")
+    return role == "assistant"
+
+
+def _said(message: Json) -> list[Json]:
+    """Return the blocks of a message. A system message becomes the user's, because many
+    chat templates refuse one within a conversation.
+    """
+    blocks = _blocks(message.get("content"))
+    if message["role"] != "system":
+        return blocks
+    # as Claude Code marks it where the API has no such messages
+    text = f"<system-reminder>\n{_joined(blocks)}\n</system-reminder>"
+    return [{"type": "text", "text": text}]
 
 
 def _blocks(content: Any) -> list[Json]:

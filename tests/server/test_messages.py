@@ -148,8 +148,21 @@ SYSTEM = [{"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
 CALL = {"id": "a", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Köln"}'}}
 CONVERSATION: list[tuple[dict[str, Any], list[dict[str, Any]]]] = [
-    ({"role": "user", "content": "Hi."}, [{"role": "user", "content": "Hi."}]),
-    ({"role": "system", "content": "Be slow."}, [{"role": "system", "content": "Be slow."}]),
+    (
+        {"role": "user", "content": "Hi."},
+        [
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "Hi."},
+                    {"type": "text", "text": "<system-reminder>\nBe slow.\n</system-reminder>"},
+                    {"type": "text", "text": "Please."},
+                ],
+            }
+        ],
+    ),
+    ({"role": "system", "content": [{"type": "text", "text": "Be slow."}]}, []),
+    ({"role": "user", "content": "Please."}, []),
     (
         {
             "role": "assistant",
