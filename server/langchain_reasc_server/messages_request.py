@@ -89,18 +89,22 @@ def _tools(asked: Mapping[str, Any]) -> Json:
         return {}
     body: Json = {"tools": [_function(tool) for tool in tools]}
     choice = object_in(asked, "tool_choice")
-    kind = choice.get("type")
-    if kind == "tool":
-        name = text_in(choice, "name", "tool_choice")
-        body["tool_choice"] = {"type": "function", "function": {"name": name}}
-    elif choice and kind not in _CHOICES:
-        takes = f"{', '.join(_CHOICES)} and tool"
-        malformed("tool_choice", f"tool_choice is {_shown(kind)}; it takes {takes}")
-    elif choice:
-        body["tool_choice"] = _CHOICES[kind]
+    if choice:
+        body["tool_choice"] = _choice(choice)
     if choice.get("disable_parallel_tool_use"):
         body["parallel_tool_calls"] = False
     return body
+
+
+def _choice(choice: Json) -> str | Json:
+    kind = str(choice.get("type"))
+    if kind == "tool":
+        name = text_in(choice, "name", "tool_choice")
+        return {"type": "function", "function": {"name": name}}
+    if kind not in _CHOICES:
+        takes = f"{', '.join(_CHOICES)} and tool"
+        malformed("tool_choice", f"tool_choice is {_shown(choice)}; it takes {takes}")
+    return _CHOICES[kind]
 
 
 def _function(tool: Json) -> Json:
@@ -149,7 +153,7 @@ def _is_assistant(message: Json) -> bool:
     if role not in ("user", "assistant", "system"):
         takes = "user, assistant or system"
         malformed("messages", f"the role of a message is {_shown(role)}, not {takes}")
-    return role == "assistant"
+    return bool(role == "assistant")
 
 
 def _said(message: Json) -> list[Json]:
@@ -214,10 +218,11 @@ def _user_messages(blocks: list[Json]) -> list[Json]:
             parts.append(_part(block))
     if results and not parts:
         return results
-    if len(parts) == 1 and parts[0]["type"] == "text":
+    content: Any = parts
+    if all(part["type"] == "text" for part in parts):
         # which every chat template accepts
-        return [*results, {"role": "user", "content": parts[0]["text"]}]
-    return [*results, {"role": "user", "content": parts}]
+        content = "\n\n".join(part["text"] for part in parts)
+    return [*results, {"role": "user", "content": content}]
 
 
 def _result(block: Json, returned: list[Json]) -> Json:

@@ -150,16 +150,7 @@ CALL = {"id": "a", "type": "function", "function": {"name": "weather", "argument
 CONVERSATION: list[tuple[dict[str, Any], list[dict[str, Any]]]] = [
     (
         {"role": "user", "content": "Hi."},
-        [
-            {
-                "role": "user",
-                "content": [
-                    {"type": "text", "text": "Hi."},
-                    {"type": "text", "text": "<system-reminder>\nBe slow.\n</system-reminder>"},
-                    {"type": "text", "text": "Please."},
-                ],
-            }
-        ],
+        [{"role": "user", "content": "Hi.\n\n<system-reminder>\nBe slow.\n</system-reminder>\n\nPlease."}],
     ),
     ({"role": "system", "content": [{"type": "text", "text": "Be slow."}]}, []),
     ({"role": "user", "content": "Please."}, []),
@@ -216,6 +207,7 @@ CONVERSATION: list[tuple[dict[str, Any], list[dict[str, Any]]]] = [
         [{"role": "tool", "tool_call_id": "of no call", "content": ""}],
     ),
     ({"role": "assistant", "content": []}, [{"role": "assistant", "content": ""}]),
+    ({"role": "user", "content": []}, [{"role": "user", "content": ""}]),
 ]
 
 
@@ -387,6 +379,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a tool without a name": ({"tools": [{"input_schema": {}}]}, "name"),
     "a schema in a text": ({"tools": [{"name": "f", "input_schema": "{}"}]}, "input_schema"),
     "another choice": ({"tools": [WEATHER], "tool_choice": {"type": "all"}}, '"all"'),
+    "a choice in a list": ({"tools": [WEATHER], "tool_choice": {"type": ["auto"]}}, '["auto"]'),
     "a choice in a text": ({"tools": [WEATHER], "tool_choice": "auto"}, "tool_choice"),
     "a number as system": ({"system": 7}, "content"),
     "one stop sequence": ({"stop_sequences": "END"}, "stop_sequences"),
