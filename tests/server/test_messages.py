@@ -20,7 +20,6 @@ from servers.chat_wire import DONE, Request
 from servers.exchange import Exchange
 
 from .serving import HELLO, KEY, SHAPE, TOOL, Front, Said, endless, eventually, front
-from .test_command import QUESTION, process
 from .test_live import CHAT, PART, call, delta, in_turn, says, says_after
 from .test_local import Scripted
 from .test_responses import BY_TURNS, CUT, STOP
@@ -683,23 +682,3 @@ def test_a_model_in_this_process_has_it_too(streamed: bool) -> None:
         for body, _ in REFUSED.values():
             assert error_in(ask(server, **{**body, "stream": body.get("stream", streamed)}))[0] == 400
         assert error_in(server.post({}, "/messages/count_tokens"))[0] == 404
-
-
-@pytest.mark.full
-def test_the_shipped_model_answers_and_the_log_has_no_key() -> None:
-    pytest.importorskip("llama_cpp")
-    with process("--no-learning", REASC_KEYS="sk-secret") as (url, started):
-        with anthropic.Anthropic(base_url=url.removesuffix("/v1"), api_key="sk-secret", max_retries=0) as client:
-            asked: dict[str, Any] = {
-                "model": "any",
-                "max_tokens": 99,
-                "messages": [{"role": "user", "content": QUESTION}],
-            }
-            raw = client.messages.with_raw_response.create(**asked)
-            assert "\\boxed{" in raw.parse().content[0].text and int(raw.headers["x-reasc-samples"]) > 1
-            with client.messages.stream(**asked, extra_body={"temperature": 0}) as stream:
-                assert len([*stream.text_stream]) > 3
-        started.terminate()
-        assert started.stderr is not None
-        lines = started.stderr.read().splitlines()
-        assert sum("POST /v1/messages 200" in line for line in lines) == 2 and "sk-secret" not in str(lines)
