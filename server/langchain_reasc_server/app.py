@@ -1,5 +1,5 @@
 """The server's routes: read and admit a request, vote on it or pass it through, and
-answer in OpenAI's form.
+answer in OpenAI's form, or in Anthropic's.
 """
 
 import asyncio
