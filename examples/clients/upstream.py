@@ -58,6 +58,13 @@ def replies(body: Json) -> list[Json]:
             calls("exec_command", {"cmd": "wc -c orders.csv"}),
             calls("exec_command", {"cmd": "wc -l orders.csv"}),
         ]
+    if "Bash" in tools:  # Claude Code
+        if results:
+            return [says("There are 3 orders.")]
+        return [
+            calls("Bash", {"command": "wc -c orders.csv"}),
+            calls("Bash", {"command": "wc -l orders.csv"}),
+        ]
     if "find_order" in tools and results == 0:
         return [
             calls("find_order", {"order": 1024}),

@@ -1,5 +1,5 @@
 """The server's routes: read and admit a request, vote on it or pass it through, and
-answer in OpenAI's form.
+answer in OpenAI's form, or in Anthropic's.
 """
 
 import asyncio
@@ -23,18 +23,20 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from langchain_reasc.models.usage import estimated_tokens
+from langchain_reasc_server import messages_request, responses_request
 from langchain_reasc_server.calls import Call, Hear
 from langchain_reasc_server.chat import FirstResponse, Won, new_head, role_event
 from langchain_reasc_server.errors import Refused, RepeatedErrors, refusal_of
 from langchain_reasc_server.events import EventStream, Send
 from langchain_reasc_server.keys import Admission, Client
+from langchain_reasc_server.messages import ErrorsTranslated, MessageWriter
 from langchain_reasc_server.metering import Drawn, Meter
 from langchain_reasc_server.metrics import Metrics
 from langchain_reasc_server.middleware import Tidied, browser_access
 from langchain_reasc_server.processes import cut_off_requests
 from langchain_reasc_server.reading import Bodies, check_head, read_object
-from langchain_reasc_server.responses import ResponseWriter, Translated
-from langchain_reasc_server.responses_request import Untranslatable, chat_request
+from langchain_reasc_server.responses import ResponseWriter
+from langchain_reasc_server.responses_request import Untranslatable
 from langchain_reasc_server.solver import Solver, Upstream
 from langchain_reasc_server.status import (
     POLICY,
@@ -43,6 +45,7 @@ from langchain_reasc_server.status import (
     headline,
     status_page,
 )
+from langchain_reasc_server.translated import Translated
 from langchain_reasc_server.wire import DONE, PING, Json, encoded, sse
 
 _HELD: Final = 0.5
@@ -58,6 +61,7 @@ key.
 """
 _METHODS: Final = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"]
 _CHAT: Final = "/v1/chat/completions"
+_MESSAGES: Final = "/v1/messages"
 _PASSED: Final = b"x-reasc-passed-through"
 
 
@@ -79,8 +83,8 @@ class Gateway:
         middleware: further ASGI middleware around the routes.
         lifetime: entered when the server starts, left when it has shut down.
         origins: origins whose web pages may use the API; ``*`` for all.
-        paths: paths below ``/v1`` that clients may use besides models, chat completions
-            and responses; ``*`` for all.
+        paths: paths below ``/v1`` that clients may use besides models, chat
+            completions, responses and messages; ``*`` for all.
     """
 
     upstream: Upstream
@@ -104,10 +108,19 @@ class Gateway:
     @property
     def app(self) -> Starlette:
         """The ASGI application."""
+        other = _Guarded(self, self._other)
         routes = [
             Route(_CHAT, _Guarded(self, self._chat), methods=["POST"]),
             Route("/v1/responses", _Guarded(self, self._responses), methods=["POST"]),
-            Route("/v1/{path:path}", _Guarded(self, self._other), methods=_METHODS),
+            Route(
+                _MESSAGES,
+                ErrorsTranslated(_Guarded(self, self._messages)),
+                methods=["POST"],
+            ),
+            Route(
+                _MESSAGES + "/{path:path}", ErrorsTranslated(other), methods=_METHODS
+            ),
+            Route("/v1/{path:path}", other, methods=_METHODS),
             Route("/reasc/outcome", _Guarded(self, self._outcome), methods=["POST"]),
             Route("/health/live", lambda request: JSONResponse({"status": "live"})),
             Route("/health/ready", self._ready),
@@ -216,6 +229,30 @@ class Gateway:
     async def _chat(self, request: Request, client: Client, send: Send) -> None:
         """Vote on a chat completion, or pass it through."""
         body, call = await self._asked(request)
+        await self._complete(call, body, request, client, send)
+
+    async def _messages(self, request: Request, client: Client, send: Send) -> None:
+        """Answer a request of Anthropic's Messages API by a chat completion."""
+        _, asked = await self._asked(request)
+        body = messages_request.chat_request(
+            asked.body, await self.upstream.token_limit()
+        )
+        headers = {
+            name: value
+            for name, value in asked.headers.items()
+            if not name.startswith("anthropic-")
+        }
+        call = replace(asked, body=body, headers=headers)
+        translated = Translated(send, MessageWriter(asked.body, asked.model))
+        request.state.call, request.state.translated = call, translated
+        chat = _as_chat(request)
+        chat.scope["query_string"] = b""  # ?beta=true
+        await self._complete(call, encoded(body), chat, client, translated)
+
+    async def _complete(
+        self, call: Call, body: bytes, request: Request, client: Client, send: Send
+    ) -> None:
+        """Vote on a chat completion, or pass it through."""
         why = call.why_not_voted(self.solver.votes)
         if why is None:
             self.bodies.hold_vote(request)
@@ -245,7 +282,7 @@ class Gateway:
                 else await self.upstream.token_limit()
             )
             request.state.call = call = replace(
-                asked, body=chat_request(asked.body, limit)
+                asked, body=responses_request.chat_request(asked.body, limit)
             )
             why = call.why_not_voted(self.solver.votes)
         except Untranslatable as error:
@@ -268,13 +305,14 @@ class Gateway:
             if call is None:
                 said = f"{why} is not supported by this model, which only has chat completions; leave it out"
                 raise Refused(400, said, code="unsupported_value")
-            chat = Request(
-                {**request.scope, "path": _CHAT, "raw_path": _CHAT.encode()},
-                request.receive,
-            )
             request.state.translated = translated
             await self._forward(
-                chat, client, encoded(call.body), call, str(why), translated
+                _as_chat(request),
+                client,
+                encoded(call.body),
+                call,
+                str(why),
+                translated,
             )
 
     async def _forward(
@@ -624,6 +662,16 @@ def _is_below(path: str, opened: str) -> bool:
     return opened == "*" or f"{path}/".startswith(
         f"/v1/{opened.strip('/').removeprefix('v1/')}/"
     )
+
+
+def _as_chat(request: Request) -> Request:
+    """Return the request of another API as one for a chat completion."""
+    scope = {
+        **request.scope,
+        "path": _CHAT,
+        "raw_path": _CHAT.encode(),
+    }
+    return Request(scope, request.receive)
 
 
 async def _disconnected(request: Request) -> None:

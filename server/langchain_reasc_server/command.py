@@ -109,7 +109,7 @@ def serve(
         ),
     ] = False,
 ) -> None:
-    """Serve OpenAI's API in front of any model, with answers that are voted on.
+    """Serve OpenAI's API, and Anthropic's, in front of any model, with voted answers.
 
     Clients only change their base URL. Tool calls and structured output are voted on, and texts if --answer says where
     the answer is. Everything else passes through unchanged.

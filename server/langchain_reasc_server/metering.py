@@ -15,6 +15,7 @@ _SUMMANDS: Final = (
     "completion_tokens",
     "input_tokens",
     "output_tokens",
+    "cache_read_input_tokens",  # which Anthropic does not count as input_tokens
 )
 _DECODER: Final = json.JSONDecoder()
 

@@ -185,6 +185,8 @@ class Servers:
         key = f"Bearer {self._key}"
         if self._pass_keys:
             key = headers.get("authorization", "")
+            if not key and (given := headers.get("x-api-key")):
+                key = f"Bearer {given}"
         if not key:
             raise Refused(
                 401,

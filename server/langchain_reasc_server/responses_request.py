@@ -5,11 +5,11 @@ Nothing is stored, so a request must contain everything that it refers to.
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from langchain_reasc.models.calls import has_no_arguments
 from langchain_reasc_server.conversation import with_call_ids
-from langchain_reasc_server.errors import Refused
+from langchain_reasc_server.fields import malformed, object_in, objects, text_in
 from langchain_reasc_server.wire import Json
 
 
@@ -88,10 +88,10 @@ def chat_request(asked: Mapping[str, Any], limit: str) -> Json:
     body |= {
         "messages": _messages(asked),
         **_tools(asked),
-        **_text_options(_object_in(asked, "text")),
+        **_text_options(object_in(asked, "text")),
     }
     options = {
-        "reasoning_effort": _object_in(asked, "reasoning").get("effort"),
+        "reasoning_effort": object_in(asked, "reasoning").get("effort"),
         limit: asked.get("max_output_tokens"),
         "stream_options": {"include_usage": True} if asked.get("stream") else None,
         **_logprobs_asked(asked),
@@ -109,7 +109,7 @@ def _logprobs_asked(asked: Mapping[str, Any]) -> Json:
 
 
 def _tools(asked: Mapping[str, Any]) -> Json:
-    tools = _objects(asked.get("tools") or [], "tools")
+    tools = objects(asked.get("tools") or [], "tools")
     if not tools:
         return {}
     body: Json = {
@@ -128,9 +128,9 @@ def tools_in_namespaces(tools: list[Json]) -> Iterator[tuple[Json, str | None]]:
     """Yield (tool, namespace), because chat completions have no namespaces."""
     for tool in tools:
         if tool.get("type") == "namespace":
-            namespace = _text_in(tool, "name", "tools")
+            namespace = text_in(tool, "name", "tools")
             yield from (
-                (inner, namespace) for inner in _objects(tool.get("tools"), "tools")
+                (inner, namespace) for inner in objects(tool.get("tools"), "tools")
             )
         else:
             yield tool, None
@@ -147,7 +147,7 @@ def _function(tool: Json, namespace: str | None) -> Json:
     return {
         "type": "function",
         "function": {
-            "name": flat_name(namespace, _text_in(tool, "name", "tools")),
+            "name": flat_name(namespace, text_in(tool, "name", "tools")),
             **named,
         },
     }
@@ -164,13 +164,13 @@ def _choice(choice: Any) -> Json:
         raise Untranslatable(kind)
     return {
         "type": "function",
-        "function": {"name": _text_in(choice, "name", "tool_choice")},
+        "function": {"name": text_in(choice, "name", "tool_choice")},
     }
 
 
 def _text_options(text: Json) -> Json:
     body = {name: text[name] for name in ("verbosity",) if text.get(name) is not None}
-    form = _object_in(text, "format")
+    form = object_in(text, "format")
     kind = form.get("type", "text")
     if kind == "json_schema":
         body["response_format"] = {
@@ -190,13 +190,13 @@ def _messages(asked: Mapping[str, Any]) -> list[Json]:
         messages.append(
             {
                 "role": "system",
-                "content": _text_in(asked, "instructions", "instructions"),
+                "content": text_in(asked, "instructions", "instructions"),
             }
         )
     for item in (
         [{"role": "user", "content": given}]
         if isinstance(given, str)
-        else _objects(given, "input")
+        else objects(given, "input", or_text=True)
     ):
         kind = item.get("type") or ("message" if "role" in item else "item_reference")
         if kind == "reasoning":
@@ -209,7 +209,7 @@ def _messages(asked: Mapping[str, Any]) -> list[Json]:
         message["role"] == "tool" and not message["tool_call_id"]
         for message in messages
     ):
-        _malformed(
+        malformed(
             "input",
             "call_id in input is missing, and no call before the output waits for one",
         )
@@ -241,7 +241,7 @@ def _append(messages: list[Json], message: Json) -> None:
 def _message(item: Json) -> Json:
     role = item.get("role")
     if not isinstance(role, str) or role not in _ROLES:
-        _malformed(
+        malformed(
             "input",
             (
                 f"the role of a message in input is {str(role)[:40]!r}; it takes "
@@ -250,14 +250,14 @@ def _message(item: Json) -> Json:
         )
     content = _content(item.get("content"))
     if _ROLES[role] == "system" and not isinstance(content, str):
-        content = "\n\n".join(_text_in(part, "text", "input") for part in content)
+        content = "\n\n".join(text_in(part, "text", "input") for part in content)
     return {"role": _ROLES[role], "content": content}
 
 
 def _function_call(item: Json) -> Json:
     no_arguments = has_no_arguments(item.get("arguments"))
-    arguments = "{}" if no_arguments else _text_in(item, "arguments", "input")
-    name = flat_name(item.get("namespace"), _text_in(item, "name", "input"))
+    arguments = "{}" if no_arguments else text_in(item, "arguments", "input")
+    name = flat_name(item.get("namespace"), text_in(item, "name", "input"))
     call = {
         "id": _call_id(item),
         "type": "function",
@@ -277,7 +277,7 @@ def _call_id(item: Json) -> str:
     """Return the id of a call, or nothing if it has none; :func:`with_call_ids` then
     finds one.
     """
-    return "" if item.get("call_id") is None else _text_in(item, "call_id", "input")
+    return "" if item.get("call_id") is None else text_in(item, "call_id", "input")
 
 
 _ITEMS: Final = {
@@ -293,18 +293,18 @@ def _content(content: Any) -> str | list[Json]:
     """
     if isinstance(content, str):
         return content
-    parts = [_part(part) for part in _objects(content, "input")]
+    parts = [_part(part) for part in objects(content, "input", or_text=True)]
     return parts[0]["text"] if [part["type"] for part in parts] == ["text"] else parts
 
 
 def _part(part: Json) -> Json:
     kind = part.get("type")
     if kind in ("input_text", "output_text", "text"):
-        return {"type": "text", "text": _text_in(part, "text", "input")}
+        return {"type": "text", "text": text_in(part, "text", "input")}
     if kind == "refusal":
-        return {"type": kind, kind: _text_in(part, kind, "input")}
+        return {"type": kind, kind: text_in(part, kind, "input")}
     if kind == "input_audio":
-        return {"type": kind, kind: _object_in(part, kind)}
+        return {"type": kind, kind: object_in(part, kind)}
     if kind == "input_image" and part.get("image_url"):
         detail = {"detail": part["detail"]} if part.get("detail") else {}
         return {"type": "image_url", "image_url": {"url": part["image_url"], **detail}}
@@ -315,33 +315,3 @@ def _part(part: Json) -> Json:
             "file": {name: part[name] for name in named if part.get(name)},
         }
     raise Untranslatable(kind)
-
-
-def _objects(value: Any, param: str) -> list[Json]:
-    if not (isinstance(value, list) and all(isinstance(one, dict) for one in value)):
-        also = "a text or " if param == "input" else ""
-        _malformed(param, f"{param} must be {also}a list of objects")
-    return value
-
-
-def _object_in(body: Mapping[str, Any], name: str) -> Json:
-    value = body.get(name)
-    if not isinstance(value, dict | None):
-        _malformed(name, f"{name} must be an object, not a {type(value).__name__}")
-    return value or {}
-
-
-def _text_in(body: Mapping[str, Any], name: str, param: str) -> str:
-    value = body.get(name)
-    if not isinstance(value, str):
-        found = (
-            "is missing"
-            if value is None
-            else f"must be a text, not a {type(value).__name__}"
-        )
-        _malformed(param, f"{name}{'' if name == param else f' in {param}'} {found}")
-    return value
-
-
-def _malformed(param: str, message: str) -> NoReturn:
-    raise Refused(400, message, param=param, code="invalid_value")

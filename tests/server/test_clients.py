@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 SESSIONS = sorted(
     path for path in (ROOT / "examples" / "clients").iterdir() if path.stem != "upstream" and path.is_file()
 )
-QUICK = ("curl.sh", "openai_client.py")
+QUICK = ("anthropic_client.py", "curl.sh", "openai_client.py")
 RUNS = {".mjs": "node", ".py": "python", ".sh": "bash"}
 
 
@@ -89,18 +89,24 @@ def install(name: str, folder: Path) -> None:
 def test_a_session_prints_what_the_page_shows(session: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     *shown, output = blocks(session.name)
     assert all(part in session.read_text(encoding="utf-8") for block in shown for part in block.split("\n\n"))
+    if session.name == "anthropic_client.py":
+        pytest.importorskip("anthropic")
     install(session.name, tmp_path)
     program = shutil.copy(session, tmp_path)  # Node looks for packages beside it
     own = [tmp_path / "node_modules" / ".bin", tmp_path / "venv" / "bin", Path(sys.executable).parent]
+    url = request.getfixturevalue("shipped" if session.name == "curl.sh" else "shop")
     environment = {
         **os.environ,
-        "OPENAI_BASE_URL": request.getfixturevalue("shipped" if session.name == "curl.sh" else "shop"),
+        "OPENAI_BASE_URL": url,
         "OPENAI_API_KEY": "any",
+        "ANTHROPIC_BASE_URL": url.removesuffix("/v1"),
+        "ANTHROPIC_API_KEY": "any",
         "PATH": os.pathsep.join([*map(str, own), os.environ["PATH"]]),
         "HOME": str(tmp_path),
         # None of them asks a machine beyond this one.
         "AIDER_ANALYTICS_DISABLE": "true",
         "AIDER_CHECK_UPDATE": "false",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "LITELLM_LOCAL_MODEL_COST_MAP": "true",
     }
     printed, complaint = run([RUNS[session.suffix], program], tmp_path, environment)

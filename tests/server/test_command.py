@@ -266,6 +266,29 @@ def test_a_process_answers_with_the_shipped_model_and_ends_when_told(tmp_path: P
         assert state.exists()
 
 
+@pytest.mark.full
+def test_a_process_answers_clients_of_anthropic_and_logs_no_key() -> None:
+    pytest.importorskip("llama_cpp")
+    anthropic: Any = pytest.importorskip("anthropic")
+    asked: dict[str, Any] = {"model": "any", "max_tokens": 99, "messages": [{"role": "user", "content": QUESTION}]}
+    with process("--no-learning", REASC_KEYS="sk-mine") as (url, started):
+        root = url.removesuffix("/v1")
+        with (
+            anthropic.Anthropic(base_url=root, api_key="sk-other", max_retries=0) as stranger,
+            pytest.raises(anthropic.AuthenticationError),
+        ):
+            stranger.messages.create(**asked)
+        with anthropic.Anthropic(base_url=root, api_key="sk-mine", max_retries=0) as client:
+            raw = client.messages.with_raw_response.create(**asked)
+            assert "\\boxed{" in raw.parse().content[0].text and int(raw.headers["x-reasc-samples"]) > 1
+            with client.messages.stream(**asked, extra_body={"temperature": 0}) as stream:
+                assert len([*stream.text_stream]) > 3
+        started.terminate()
+        assert started.stderr is not None
+        log = started.stderr.read()
+        assert log.count("POST /v1/messages 200") == 2 and "401" in log and "sk-" not in log
+
+
 @pytest.fixture(scope="module")
 def running() -> Iterator[tuple[str, Served]]:
     """A process in front of an upstream, whose answers each test chooses."""

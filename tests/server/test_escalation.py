@@ -63,11 +63,11 @@ def test_equal_votes_of_the_small_model_are_an_answer_and_the_larger_one_is_not_
         assert reply.headers["x-reasc-answered-by"] == "small"
 
 
-@pytest.mark.parametrize("path", ["/chat/completions", "/responses"])
+@pytest.mark.parametrize("path", ["/chat/completions", "/responses", "/messages"])
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_contested_vote_gets_the_larger_model_s_reply(path: str, streamed: bool) -> None:
     asked: dict[str, Any] = {"model": "tiny", "stream": streamed, "temperature": 0.7, "seed_of_mine": 3}
-    asked |= {"messages": HELLO, "max_tokens": 99} if path.startswith("/chat") else {"input": "How much is 40 + 2?"}
+    asked |= {"input": "How much is 40 + 2?"} if path == "/responses" else {"messages": HELLO, "max_tokens": 99}
     with two(CONTESTED, Said(texts=("it is 43",))) as (server, large):
         reply = server.post(asked, path)
         assert reply.status_code == 200

@@ -94,15 +94,24 @@ def test_what_passes_through_is_charged_what_it_tells_or_an_estimate(case: str) 
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-@pytest.mark.parametrize("path", ["/chat/completions", "/responses"])
+@pytest.mark.parametrize("path", ["/chat/completions", "/responses", "/messages"])
 def test_a_vote_is_charged_its_bill(path: str, streamed: bool) -> None:
     body: dict[str, Any] = {**VOTED, "stream": streamed}
+    if path == "/messages":
+        body["tools"] = [{"name": "weather", "input_schema": {"type": "object"}}]
     if path == "/responses":
         body = {"model": "tiny", "input": "hi", "tools": [{"type": "function", **TOOL["function"]}], "stream": streamed}
     with limited(Said()) as (server, charged):
         text = server.post(body, path).text
         [spent] = {int(one.split(",")[0].strip("}")) for one in text.split('"spent":')[1:]}
         assert charged() == spent > 0
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_message_that_is_not_voted_on_is_charged_what_its_chat_completion_tells(streamed: bool) -> None:
+    with limited(Said()) as (server, charged):
+        assert server.post({**ASKED, "stream": streamed}, "/messages").status_code == 200
+        assert eventually(lambda: charged() == TOLD)
 
 
 @pytest.mark.parametrize("streamed", [False, True])

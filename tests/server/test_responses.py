@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_reasc_server.errors import Refused as Rejected
 from langchain_reasc_server.local import LangChainModel
-from langchain_reasc_server.responses import ResponseWriter, Translated
+from langchain_reasc_server.responses import ResponseWriter
 from langchain_reasc_server.responses_request import Untranslatable, chat_request
+from langchain_reasc_server.translated import Translated
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import BaseModel, TypeAdapter
 from servers.chat_wire import DONE, Refused, Request
