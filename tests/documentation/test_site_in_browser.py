@@ -15,7 +15,7 @@ pytestmark: Final = in_a_browser
 @pytest.mark.parametrize("width", [390, 1280])
 def test_no_page_is_wider_than_the_window(site: Path, tmp_path: Path, width: int) -> None:
     pages = sorted(str(path.parent.relative_to(site)) for path in site.rglob("index.html"))
-    assert {"agents", "reference/langchain_reasc"} < set(pages)
+    assert {"agents", "reference/langchain_reasc", "reference/langchain_reasc/ReASCRunnable"} < set(pages)
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(site))) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         with chromium(tmp_path) as driver:
