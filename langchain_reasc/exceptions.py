@@ -326,7 +326,9 @@ def how_to_install(extra: str) -> str:
 
 
 def pip_install(extra: str) -> str:
-    """Return the command that installs an extra."""
+    """Return the command that installs an extra. Where this package is installed from a
+    checkout, the command needs no other source of it.
+    """
     return f'pip install "langchain-reasc[{extra}]"'
 
 
