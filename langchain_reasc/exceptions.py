@@ -117,7 +117,7 @@ class ConfidenceError(ReASCError, ValueError):
 class CalibrationError(ReASCError):
     """Base of errors about calibrations.
 
-    What to do: what the class says that was raised, one of those derived from it.
+    What to do: look up the class that was raised, which is derived from this one.
     """
 
 
