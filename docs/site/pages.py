@@ -138,6 +138,7 @@ def package_pages(
             places[item.path] = place
             if name in first or (item.is_class and package.is_init_module):
                 pages[paths[name]] = _page_of_name(package, name, place)
+                # Links to the name on this page still lead to its row.
                 anchor = f'<span id="{place}"></span>'
             else:
                 blocks += [f"::: {place}", ""]
