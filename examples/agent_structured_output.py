@@ -3,7 +3,7 @@
     python examples/agent_structured_output.py                          # a scripted model: offline, no key
     python examples/agent_structured_output.py --model gpt-4o-mini      # needs OPENAI_API_KEY
 
-It needs langchain: pip install "langchain-reasc[agents]".
+It needs langchain: pip install ".[agents]".
 
 A model that reads numbers from a text gets one wrong now and then, and the object looks as good as any other. Here
 every response is an object, so all responses vote, on each field separately: the answer is the weighted median of the

@@ -4,7 +4,7 @@
     python examples/agent_with_tools.py --model gpt-4o-mini      # needs OPENAI_API_KEY
     python examples/agent_with_tools.py --model qwen --base-url http://localhost:8000/v1     # vLLM, llama-server, ...
 
-It needs langchain: pip install "langchain-reasc[agents]".
+It needs langchain: pip install ".[agents]".
 
 An agent acts on a single response, and a payment cannot be taken back. ``ChatReASC`` samples each step that calls
 tools, until the evidence for one call is sufficient. Responses that call the same tools with the same arguments vote

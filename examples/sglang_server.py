@@ -1,6 +1,6 @@
 """SGLang, one server or several that serve the same model.
 
-    pip install "langchain-reasc[openai]"
+    pip install ".[openai]"
     python -m sglang.launch_server --model-path Qwen/Qwen2.5-7B-Instruct --port 30000     # needs to be running
     python examples/sglang_server.py
     python examples/sglang_server.py --base-url http://gpu1:30000 http://gpu2:30000 "How much is 17 * 23?"

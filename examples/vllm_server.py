@@ -1,6 +1,6 @@
 """vLLM, one server or several that serve the same model.
 
-    pip install "langchain-reasc[openai]"
+    pip install ".[openai]"
     vllm serve Qwen/Qwen2.5-7B-Instruct                       # on each machine; needs to be running
     python examples/vllm_server.py                            # asks http://localhost:8000/v1
     python examples/vllm_server.py --base-url http://gpu1:8000 http://gpu2:8000

@@ -10,8 +10,7 @@ ReASCError                      (also core's ModelError)
 │   └── FingerprintMismatch     (also core's ModelInvalidRequestError)   calibrated on something else than what runs
 ├── SamplingError               no sample gave a response; see ``failures``
 │   └── SampleTimeout           (also TimeoutError, core's ModelTimeoutError)   a sample or a question took too long
-├── NoVote                      no response has an answer that counts; see ``responses``
-├── Undecided                   the budget was spent before the evidence was sufficient; see ``result``
+├── Undecided                   the evidence for one answer was not sufficient; see ``result``
 ├── ServerError                 a model server cannot be used
 │   ├── ServerUnreachable       (also core's ModelConnectionError)   nothing answers at its address
 │   ├── ServerBusy              (also core's ModelAPIError)   it answers, and may serve a later request
@@ -35,12 +34,9 @@ failure.
 import pickle
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_core import exceptions as core
-
-if TYPE_CHECKING:
-    from langchain_core.messages import BaseMessage
 
 __all__ = [
     "CalibrationDataError",
@@ -55,7 +51,6 @@ __all__ = [
     "ModelClosedError",
     "ModelError",
     "ModelFileError",
-    "NoVote",
     "PoolError",
     "ReASCError",
     "SampleTimeout",
@@ -85,43 +80,77 @@ _REFUSALS = (401, 403, 404, 409, 422, 429, 503)
 class ReASCError(core.ModelError):
     """Base of every error raised by langchain-reasc.
 
+    What to do: read the message, which says what was wrong, with which value. Catch this
+    class to catch them all.
+
     Attributes:
         is_retryable: whether the same call may succeed another time.
     """
 
 
 class ConfigurationError(ReASCError, core.ModelInvalidRequestError, ValueError):
-    """An option has a wrong value, or two options contradict each other."""
+    """An option has a wrong value, or two options contradict each other.
+
+    What to do: correct the option that the message names. ``help()`` of the class lists
+    its options.
+    """
 
 
 class LogprobsUnavailable(ReASCError):
-    """A response has no usable token probabilities."""
+    """A response has no usable token probabilities.
+
+    What to do: use a model that returns log-probabilities, count votes instead
+    (``on_missing_confidence="count"``), or let the model state its confidence
+    (``calibrate(ask_confidence=True)``).
+    """
 
 
 class ConfidenceError(ReASCError, ValueError):
-    """Token signals are empty, of the wrong shape, or not finite."""
+    """Token signals are empty, of the wrong shape, or not finite.
+
+    What to do: look for the fault in the model, or in what computed the signals: the
+    message says which number is odd. ``on_missing_confidence="count"`` counts such
+    responses as one vote each.
+    """
 
 
 class CalibrationError(ReASCError):
-    """Base of errors about calibrations."""
+    """Base of errors about calibrations.
+
+    What to do: look up the class that was raised, which is derived from this one.
+    """
 
 
 class CalibrationDataError(CalibrationError, ValueError):
-    """A calibration cannot be made from these responses."""
+    """A calibration cannot be made from these responses.
+
+    What to do: ask more questions, 64 or more. Check that the model samples
+    (temperature above 0), and that its answers are found (``answer=``).
+    """
 
 
 class CalibrationFileError(CalibrationError):
-    """A calibration file is missing, incomplete or invalid. The file is not changed."""
+    """A calibration file is missing, incomplete or invalid. The file is not changed.
+
+    What to do: correct the path, or make the file again with ``reasc calibrate``.
+    ``calibration=None`` counts votes without a file.
+    """
 
 
 class FingerprintMismatch(CalibrationError, core.ModelInvalidRequestError):
     """The calibration was measured on another model, prompt or sampling than the one in
     use.
+
+    What to do: undo the difference that the message names, or calibrate again. Only if
+    it does not matter, set ``allow_fingerprint_mismatch=True``.
     """
 
 
 class SamplingError(ReASCError):
     """No sample gave a response.
+
+    What to do: look at ``failures``, which says what was wrong with the model or its
+    server. ``is_retryable`` is False if no failure is worth a retry, as with a wrong key.
 
     Attributes:
         failures: the errors of the failed samples, in launch order.
@@ -148,24 +177,19 @@ class SamplingError(ReASCError):
 
 
 class SampleTimeout(SamplingError, core.ModelTimeoutError, TimeoutError):
-    """A sample was cut off because the sample or its question took too long."""
+    """A sample was cut off because the sample or its question took too long.
 
-
-class NoVote(ReASCError):
-    """No response has an answer that counts.
-
-    Attributes:
-        responses: the messages, which were paid for.
+    What to do: allow more time (``sample_timeout``, ``timeout``), or let the model write
+    less (its ``max_tokens``).
     """
-
-    def __init__(self, message: str, responses: "Sequence[BaseMessage]" = ()) -> None:
-        super().__init__(message)
-        self.responses = tuple(responses)
 
 
 class Undecided(ReASCError):
-    """The budget or the time was spent before the evidence was sufficient, and
-    ``on_undecided="raise"`` was set.
+    """The evidence for one answer was not sufficient, and ``on_undecided="raise"`` was
+    set.
+
+    What to do: take the best answer so far from ``result``, or ask a person. More
+    samples (``max_samples``) or time (``timeout``) decide more questions.
 
     Attributes:
         result: the :class:`~langchain_reasc.ReASCResult` with the best answer so far,
@@ -178,17 +202,27 @@ class Undecided(ReASCError):
 
 
 class ServerError(ReASCError):
-    """A model server cannot be reached, refuses the key, or gives no response."""
+    """A model server cannot be reached, refuses the key, or gives no response.
+
+    What to do: correct the address (``base_url``, ``--url``) if the message names another
+    one. ``reasc probe URL`` tells what a server supports.
+    """
 
 
 class ServerUnreachable(ServerError, core.ModelConnectionError):
-    """Nothing answers at the address of a model server."""
+    """Nothing answers at the address of a model server.
+
+    What to do: start the server, or correct its address (``base_url``, ``--url``).
+    """
 
     is_retryable = True
 
 
 class ServerBusy(ServerError, core.ModelAPIError):
     """A model server answers, but cannot serve the request now.
+
+    What to do: call again after ``retry_after`` seconds, with fewer requests at once
+    (``concurrency``), or add a server.
 
     Attributes:
         retry_after: seconds to wait before the next request, or None if unknown.
@@ -201,49 +235,82 @@ class ServerBusy(ServerError, core.ModelAPIError):
 class ServerMismatch(ServerError, ConfigurationError):
     """A model server does not have the named model, or several servers have different
     models.
+
+    What to do: write the model's name as the server lists it, or give each model a chat
+    model of its own.
     """
 
 
 class ServerTimeout(ServerError, core.ModelTimeoutError, TimeoutError):
     """A model server accepts requests, and does not answer within the time that they
     have.
+
+    What to do: wait until the server has loaded its model, or allow more time
+    (``timeout`` of the chat model).
     """
 
     is_retryable = True
 
 
 class ServerRefused(ServerError, core.ModelAuthenticationError):
-    """A model server requires an API key, or refuses the given key."""
+    """A model server requires an API key, or refuses the given key.
+
+    What to do: give the server's key (``api_key=``, or ``--key-variable`` of a command).
+    """
 
 
 class PoolError(ReASCError, ValueError):
-    """A recorded pool is missing, malformed, or lacks required data."""
+    """A recorded pool is missing, malformed, or lacks required data.
+
+    What to do: correct the path, or record again with ``reasc record``. A pool of another
+    format can be imported with ``reasc pool import``.
+    """
 
 
 class MissingExtraError(ReASCError, ImportError):
-    """An optional dependency is not installed. The message names the extra to install."""
+    """An optional dependency is not installed. The message names the extra to install.
+
+    What to do: run the command in the message, in an installation from a checkout, too.
+    """
 
 
 class ModelError(ReASCError):
-    """Base of errors about local models."""
+    """Base of errors about local models.
+
+    What to do: read llama.cpp's reason in the message. If memory is short, make ``n_ctx``
+    or ``n_cells`` smaller.
+    """
 
 
 class ModelFileError(ModelError, core.ModelNotFoundError):
-    """A model file is missing, not a GGUF, truncated, or has no chat template."""
+    """A model file is missing, not a GGUF, truncated, or has no chat template.
+
+    What to do: correct the path, or download the file again. A base model needs
+    ``chat_template=``.
+    """
 
 
 class ContextOverflowError(ModelError, core.ContextOverflowError, ValueError):
-    """A prompt does not fit the model's context."""
+    """A prompt does not fit the model's context.
+
+    What to do: shorten the prompt, load the model with a larger ``n_ctx``, or let it drop
+    the oldest turns (``on_overflow="truncate"``).
+    """
 
 
 class UnsupportedProcessorError(ModelError):
     """The installed llama.cpp would crash on this processor. The message says why, and
     how to rebuild it.
+
+    What to do: build llama.cpp on this machine, with the command in the message.
     """
 
 
 class ModelClosedError(ModelError):
-    """A model was used after it was closed."""
+    """A model was used after it was closed.
+
+    What to do: make a new model, after a fork in the new process.
+    """
 
 
 def missing_extra(extra: str, package: str) -> MissingExtraError:
@@ -259,7 +326,9 @@ def how_to_install(extra: str) -> str:
 
 
 def pip_install(extra: str) -> str:
-    """Return the command that installs an extra."""
+    """Return the command that installs an extra. Where this package is installed from a
+    checkout, the command needs no other source of it.
+    """
     return f'pip install "langchain-reasc[{extra}]"'
 
 

@@ -34,7 +34,6 @@ KINDS: dict[type[ours.ReASCError], tuple[tuple[type[BaseException], ...], type[c
     ours.FingerprintMismatch: ((ours.CalibrationError,), core.ModelInvalidRequestError, False),
     ours.SamplingError: ((ours.ReASCError,), core.ModelError, True),
     ours.SampleTimeout: ((ours.SamplingError, TimeoutError), core.ModelTimeoutError, True),
-    ours.NoVote: ((ours.ReASCError,), core.ModelError, False),
     ours.Undecided: ((ours.ReASCError,), core.ModelError, False),
     ours.ServerError: ((ours.ReASCError,), core.ModelError, False),
     ours.ServerUnreachable: ((ours.ServerError,), core.ModelConnectionError, True),
@@ -123,7 +122,7 @@ def test_failures_are_pickled_and_those_that_cannot_be_are_quoted() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "is_async"),
-    [(ours.SamplingError, False), (ours.SampleTimeout, True), (ours.NoVote, True), (ours.ModelFileError, False)],
+    [(ours.SamplingError, False), (ours.SampleTimeout, True), (ours.Undecided, True), (ours.ModelFileError, False)],
 )
 def test_agents_repeat_what_may_succeed_and_nothing_else(kind: type[ours.ReASCError], is_async: bool) -> None:
     model = Failing(error=kind("said"))

@@ -2,8 +2,12 @@
 and a reference from docstrings.
 
 mkdocs calls the functions named ``on_...``. Each page keeps its path in the repository,
-so its relative links hold on GitHub and on the site. A page ``reference/PACKAGE.md`` in
-the navigation documents every public name of the package.
+so its relative links hold on GitHub and on the site.
+
+A page ``reference/PACKAGE.md`` in the navigation lists every public name of the package.
+Each of its classes has a page of its own, and so has each name with a page in the
+navigation (``reference/PACKAGE/NAME.md``); the package's page documents the rest. A
+module that is one file is one page.
 """
 
 import logging
@@ -13,7 +17,7 @@ from typing import Any, Final
 
 import griffe
 from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 from nbconvert import MarkdownExporter
 from pymdownx.slugs import slugify
@@ -85,62 +89,119 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def reference(config: MkDocsConfig) -> list[File]:
-    """Return a page for each package ``reference/PACKAGE.md`` of the navigation."""
+    """Return the pages of the packages in the navigation, and of their classes."""
     extensions = griffe.load_extensions(str(Path(__file__).with_name("docstrings.py")))
     loader = griffe.GriffeLoader(
         search_paths=SOURCES, allow_inspection=False, extensions=extensions
     )
-    made, places = [], dict[str, str]()
-    for path in (path for path in _paths(config.nav) if path.startswith("reference/")):
-        package = loader.load(Path(path).stem)
-        lines = [
-            f"# {package.path.replace('.', '.<wbr>')}",
-            "",
-            _summary(package),
-            "",
-            "| | |",
-            "|---|---|",
-        ]
-        blocks = []
-        for name in public_names(package):
-            item = (
-                package[name].final_target if package[name].is_alias else package[name]
-            )
-            place = f"{package.path}.{name}"
-            if item.is_module:  # a function that has the name of a module
-                place = package.imports.get(name, f"{place}.{name}")
-                item = package.modules_collection[place]
-            if item.path not in places:
-                places[item.path] = place
-                blocks += [f"::: {places[item.path]}", ""]
-            lines.append(f"| [`{name}`][{places[item.path]}] | {_summary(item)} |")
-        made.append(
-            File.generated(config, path, content="\n".join([*lines, "", *blocks]))
+    listed = [path for path in _paths(config.nav) if path.startswith("reference/")]
+    contents = dict[str, str]()
+    places = dict[str, str]()
+    for path in listed:
+        if Path(path).parent == Path("reference"):
+            package = loader.load(Path(path).stem)
+            contents |= package_pages(package, listed, places)
+    return [
+        File.generated(
+            config,
+            path,
+            content=content,
+            inclusion=(
+                InclusionLevel.INCLUDED if path in listed else InclusionLevel.NOT_IN_NAV
+            ),
         )
-    return made
+        for path, content in contents.items()
+    ]
+
+
+def package_pages(
+    package: griffe.Module, listed: list[str], places: dict[str, str]
+) -> dict[str, str]:
+    """Return the path and the Markdown of a package's page, and of its names' pages.
+
+    Args:
+        package: the package.
+        listed: the pages of the reference in the navigation. Their names come first.
+        places: full name of each object -> the public name that documents it. A package
+            adds what no package before it has documented.
+    """
+    pages = dict[str, str]()
+    rows, blocks = [], []
+    paths = {
+        name: f"reference/{package.path}/{name}.md" for name in public_names(package)
+    }
+    first = [name for path in listed for name in paths if paths[name] == path]
+    for name in [*first, *(name for name in paths if name not in first)]:
+        place, item = _public_object(package, name)
+        anchor = ""
+        if item.path not in places:
+            places[item.path] = place
+            if name in first or (item.is_class and package.is_init_module):
+                pages[paths[name]] = _page_of_name(package, name, place)
+                # Links to the name on this page still lead to its row.
+                anchor = f'<span id="{place}"></span>'
+            else:
+                blocks += [f"::: {place}", ""]
+        rows.append(f"| {anchor}[`{name}`][{places[item.path]}] | {_summary(item)} |")
+    head = [
+        f"# {package.path.replace('.', '.<wbr>')}",
+        "",
+        _summary(package),
+        "",
+        "| | |",
+        "|---|---|",
+    ]
+    pages[f"reference/{package.path}.md"] = "\n".join([*head, *rows, "", *blocks])
+    return pages
+
+
+def _page_of_name(package: griffe.Module, name: str, place: str) -> str:
+    lines = [
+        "---",
+        f"title: {name}",
+        "---",
+        "",
+        f"From [`{package.path}`](../{package.path}.md)",
+        "",
+        f"::: {place}",
+        "    options: {heading_level: 1}",
+    ]
+    return "\n".join(lines)
+
+
+def _public_object(package: griffe.Module, name: str) -> tuple[str, griffe.Object]:
+    """Return the path that documents a public name, and what it names."""
+    item = package[name].final_target if package[name].is_alias else package[name]
+    place = f"{package.path}.{name}"
+    if item.is_module:  # a function that has the name of a module
+        place = package.imports.get(name, f"{place}.{name}")
+        item = package.modules_collection[place]
+    return place, item
 
 
 def public_names(package: griffe.Module) -> list[str]:
     """Return the names in a package's ``__all__``, or else those that it imports from
-    its modules.
+    its modules: classes and functions before constants.
     """
     if package.exports is not None:
-        return sorted(map(str, package.exports), key=_order)
-    names = (
-        name
-        for name, member in package.members.items()
-        if (
-            member.target_path.startswith(f"{package.path}.")
-            if member.is_alias
-            else name in (member.exports or ())
-        )
+        names = list(map(str, package.exports))
+    else:
+        names = [
+            name
+            for name, member in package.members.items()
+            if (
+                member.target_path.startswith(f"{package.path}.")
+                if member.is_alias
+                else name in (member.exports or ())
+            )
+        ]
+    return sorted(
+        names,
+        key=lambda name: (
+            _public_object(package, name)[1].is_attribute,
+            name.lower(),
+        ),
     )
-    return sorted(names, key=_order)
-
-
-def _order(name: str) -> tuple[bool, str]:
-    """Put classes and functions before constants."""
-    return name.isupper() or name.startswith("_"), name.lower()
 
 
 def _summary(item: griffe.Object) -> str:

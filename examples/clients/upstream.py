@@ -1,7 +1,7 @@
 """A model behind OpenAI's API that answers from a script, to try clients of
 ``reasc serve`` offline.
 
-    pip install "langchain-reasc[serve]"
+    pip install ".[serve]"
     python examples/clients/upstream.py 9000
     reasc serve --url http://127.0.0.1:9000
 

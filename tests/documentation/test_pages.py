@@ -1,5 +1,6 @@
 """What the documentation says of files, of figures and of the picture is so."""
 
+import pydoc
 import re
 from pathlib import Path
 from typing import Final
@@ -8,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from langchain_reasc_lab.report import CONTENTS
 
+from langchain_reasc.exceptions import ReASCError
 from langchain_reasc.method import (
     ASC,
     Agreement,
@@ -18,6 +20,7 @@ from langchain_reasc.method import (
     rules,
 )
 
+from . import error_table
 from .check_snippets import ROOT, documents, snippets
 from .pictures import BOXES, PACKAGES, arrows, packages
 
@@ -180,3 +183,16 @@ def test_the_page_on_the_laboratory_names_every_table_and_figure() -> None:
     page = (ROOT / "docs" / "lab.md").read_text(encoding="utf-8")
     named = {name for row in page.splitlines() if row.startswith("| `") for name in re.findall(r"`(\w+)`", row)}
     assert {entry.name for entry in CONTENTS} <= named
+
+
+@pytest.mark.parametrize("error", error_table.errors(), ids=lambda error: error.__name__)
+def test_every_error_says_what_it_means_and_what_to_do(error: type[ReASCError]) -> None:
+    meaning, advice = error_table.meaning_and_advice(error)
+    assert len(meaning.split()) > 3 and len(advice.split()) > 3
+    assert error.__doc__ and error_table.ADVICE in pydoc.plain(pydoc.render_doc(error))
+
+
+def test_the_page_on_errors_has_the_table_made_of_their_docstrings() -> None:
+    """Run ``python tests/documentation/error_table.py`` where it has not."""
+    assert len(error_table.errors()) > 20
+    assert error_table.table() in error_table.PAGE.read_text(encoding="utf-8")

@@ -25,7 +25,8 @@ def paths(nav: Any) -> list[str]:
 
 
 NAVIGATION: Final = paths(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"])
-PACKAGES: Final = [Path(path).stem for path in NAVIGATION if path.startswith("reference/")]
+REFERENCE: Final = [Path(path) for path in NAVIGATION if path.startswith("reference/")]
+PACKAGES: Final = [path.stem for path in REFERENCE if path.parent == Path("reference")]
 
 
 def public(package: str) -> set[str]:
@@ -52,24 +53,62 @@ def test_the_reference_has_every_package_that_users_import_from() -> None:
     assert {name.partition("langchain_reasc_lab.")[2] for name in PACKAGES} >= laboratory - {"cli", "simulation"}
 
 
+def test_the_reference_begins_with_what_users_meet_first() -> None:
+    assert [path.stem for path in REFERENCE[:3]] == ["ReASCRunnable", "ChatReASC", "ReASCMiddleware"]
+    assert len(REFERENCE) < 30
+
+
+def inventory(site: Path) -> dict[str, str]:
+    """Full name of each object of the reference -> its page."""
+    lines = zlib.decompress(site.joinpath("objects.inv").read_bytes().split(b"\n", 4)[4]).decode().splitlines()
+    return {line.split()[0]: line.split()[3].partition("#")[0] for line in lines}
+
+
 @pytest.mark.slow
 def test_every_public_name_is_in_the_reference(site: Path) -> None:
-    inventory = zlib.decompress(site.joinpath("objects.inv").read_bytes().split(b"\n", 4)[4]).decode()
-    found = {line.split()[0] for line in inventory.splitlines()}
+    found = inventory(site).keys()
     for package in PACKAGES:
         names = public(package)
         defined = {name: getattr(getattr(import_module(package), name), "__module__", "") for name in names}
         missing = {name for name in names if not found & {f"{package}.{name}", f"{defined[name]}.{name}"}}
-        assert len(names) > 3 and not missing, package
+        assert names and not missing, package
+
+
+@pytest.mark.slow
+def test_every_class_of_a_package_has_a_page_of_its_own(site: Path) -> None:
+    def full_name(cls: type) -> str:
+        return f"{cls.__module__}.{cls.__qualname__}"
+
+    pages = inventory(site)
+    packages = [package for package in PACKAGES if hasattr(import_module(package), "__path__")]
+    assert len(packages) > 10
+    for package in packages:
+        values = {name: getattr(import_module(package), name) for name in public(package)}
+        classes = {name: value for name, value in values.items() if isinstance(value, type) and value.__name__ == name}
+        elsewhere = {name for name, cls in classes.items() if not pages[full_name(cls)].endswith(f"/{name}/")}
+        assert classes and not elsewhere, package
+    assert pages["langchain_reasc.calibrate"] == "reference/langchain_reasc/calibrate/"
+
+
+@pytest.mark.slow
+def test_the_page_of_a_package_leads_to_its_names(site: Path) -> None:
+    text = site.joinpath("reference/langchain_reasc/index.html").read_text(encoding="utf-8")
+    page = html5lib.parse(text, namespaceHTMLElements=False)
+    [table, *_] = page.iter("tbody")
+    first, *others = table.iter("tr")
+    links = {link.get("href", "") for link in table.iter("a")}
+    assert "ReASCRunnable" in "".join(first.itertext()) and len(others) > 25
+    assert {"ReASCRunnable/#langchain_reasc.ReASCRunnable", "#langchain_reasc.decide"} <= links
+    anchors = {element.get("id") for element in page.iter()}
+    assert {"langchain_reasc.ReASCRunnable", "langchain_reasc.decide"} <= anchors
 
 
 def options(site: Path, name: str) -> dict[str, str]:
     """Name of each option of a class -> what the reference says of it."""
-    package = name.partition(".")[0]
-    text = site.joinpath(f"reference/{package}/index.html").read_text(encoding="utf-8")
+    text = site.joinpath("reference", *name.split("."), "index.html").read_text(encoding="utf-8")
     page = html5lib.parse(text, namespaceHTMLElements=False)
     parents = {child: parent for parent in page.iter() for child in parent}
-    headings = [heading for heading in page.iter("h3") if heading.get("id", "").startswith(f"{name}.")]
+    headings = [heading for heading in page.iter("h2") if heading.get("id", "").startswith(f"{name}.")]
     return {
         heading.get("id", "").rpartition(".")[2]: " ".join("".join(parents[heading].itertext()).split())
         for heading in headings
