@@ -155,7 +155,7 @@ def _in_words(rule: RuleSummary, summary: Summary) -> str:
         f"{_points(rule.points_vs_sc, '.2f')} points to SC, over {_sets(summary)}. It "
         f"is clearly worse on {len(rule.worse)} of {summary.recordings} recordings"
         f"{worse}, and clearly better on {len(rule.better)}; chance alone would make "
-        f"it either on {rule.worse_by_chance:.2f}."
+        f"it worse on {rule.worse_by_chance:.2f}, and better on as many."
     )
 
 
