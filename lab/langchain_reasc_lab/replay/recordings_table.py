@@ -102,12 +102,13 @@ def _summary_lines(summary: Summary) -> Iterator[str]:
     )
     yield ""
     large = f"× once, {summary.large} large"
-    yield f" {'Rule':{_NAME}} {'× once, all':17} {large:17} /SC"
+    yield f" {'Rule':{_NAME}} {'× once, all':18} {large:18} /SC"
     yield "─" * _WIDTH
     for rule in summary.rules:
         tokens = (
-            f"{_spread(rule.tokens_vs_once):17} "
-            f"{_spread(rule.tokens_vs_once_large):17} {_spread(rule.tokens_vs_sc)}"
+            f"{_spread(rule.tokens_vs_once, '.1f'):18} "
+            f"{_spread(rule.tokens_vs_once_large, '.1f'):18} "
+            f"{_spread(rule.tokens_vs_sc, '.2f')}"
         )
         yield from _row(rule.method, tokens)
     yield ""
@@ -170,10 +171,10 @@ def _row(method: str, cells: str) -> Iterator[str]:
     yield from (f"   {line}" for line in rest)
 
 
-def _spread(spread: Spread | None) -> str:
+def _spread(spread: Spread | None, style: str) -> str:
     if spread is None:
         return "-"
-    return f"{spread.median:.2f} ({spread.low:.2f}-{spread.high:.2f})"
+    return f"{spread.median:{style}} ({spread.low:{style}}-{spread.high:{style}})"
 
 
 def _range(spread: Spread) -> str:

@@ -97,8 +97,9 @@ def test_the_summary_shows_its_numbers(folder: Path) -> None:
     summary = reasc("bench", folder, "--shuffles", 2).stdout.split("\nAll 3 recordings, ")[1]
     costs, answers = [line for line in summary.splitlines() if line.startswith(" Agreement")]
     once, always, points = ours["tokens_vs_once"], ours["tokens_vs_sc"], ours["points_vs_sc"]
-    spreads = [f"{tokens['median']:.2f} ({tokens['low']:.2f}-{tokens['high']:.2f})" for tokens in (once, always)]
-    assert costs.split()[2:] == [*spreads[0].split(), "-", *spreads[1].split()]
+    to_once = f"{once['median']:.1f} ({once['low']:.1f}-{once['high']:.1f})"
+    to_always = f"{always['median']:.2f} ({always['low']:.2f}-{always['high']:.2f})"
+    assert " ".join(costs.split()[2:]) == f"{to_once} - {to_always}"
     assert f"{points['value']:+.2f} [{points['low']:+.2f},{points['high']:+.2f}]" in answers
     assert f"{once['median']:.1f} times as much as one" in " ".join(summary.split())
 
