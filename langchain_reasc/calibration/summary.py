@@ -332,9 +332,11 @@ def _questions(calibration: Calibration) -> Iterator[Entry]:
 
 def _measure(calibration: Calibration) -> Iterator[Entry]:
     if calibration.measure is None:
-        yield Entry("Measure", f"none, so answers are counted: {calibration.untrusted}")
+        yield Entry(
+            "Confidence", f"not read, so answers are counted: {calibration.untrusted}"
+        )
         return
-    yield Entry("Measure", str(calibration.measure))
+    yield Entry("Confidence", f"read as {calibration.measure}")
     auroc = calibration.auroc
     if auroc:
         value = f"AUROC {_with_interval(auroc)}"

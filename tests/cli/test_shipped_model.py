@@ -160,6 +160,8 @@ def test_demo(tmp_path: Path) -> None:
     shown = reasc("demo", "--problems", 3, "--calibration-size", 24, "--samples", 3, "--plot", "--out", out).stdout
     for part in ("SC@3", "ReASC (online)", "sample by sample", "Calibration without labels", "tokens instead of"):
         assert part in shown
+    verdict, table, learned = (shown.index(part) for part in ("Asking once: ", "pass@1", "Questions    24"))
+    assert verdict < table < learned
     files = {"calibration-pool.sqlite", "calibration.json", "unlabelled.json", "test-pool.sqlite"}
     assert {path.name for path in out.iterdir()} == {*files, "accuracy-tokens.png", "beta-posteriors.png"}
 

@@ -37,10 +37,12 @@ def bench(
     """Compare rules on every recording of a folder, without a model.
 
     Of each recording, the table says whether votes help at all, and what each rule
-    would have spent and lost, beside simple ones: three votes (SC@3), and a lead of two
-    or three. ReASC by confidence has rows where a recording has scores or token
-    signals; up to 128 questions, at most half, then calibrate. At most 16 responses to
-    a question are used. `reasc pool import --source` makes recordings of public
+    would have spent and lost, beside simple ones: three votes (SC@3), a lead of two or
+    three, and the default rule at a confidence of 0.9. ReASC by confidence has rows
+    where a recording has scores or token signals; up to 128 questions, at most half,
+    then calibrate. At most 16 responses to a question are used. At the end are all
+    recordings in numbers; recordings that share questions, by text or by id, count as
+    one set of questions. `reasc pool import --source` makes recordings of public
     repositories.
 
     [bold]Examples[/]
@@ -49,12 +51,9 @@ def bench(
 
     reasc bench recordings/ --plot bench.png --json > bench.json
     """
-    from langchain_reasc_lab.replay.recordings import (
-        recordings_as_data,
-        recordings_in,
-        replay_recordings,
-        table_lines,
-    )
+    from langchain_reasc_lab.replay.recordings import recordings_in, replay_recordings
+    from langchain_reasc_lab.replay.recordings_summary import recordings_as_data
+    from langchain_reasc_lab.replay.recordings_table import table_lines
 
     with progress("Replaying recordings") as move:
         results, left_out = replay_recordings(

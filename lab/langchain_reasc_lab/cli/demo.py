@@ -89,10 +89,10 @@ def demo(
 ) -> None:
     """Run the small model that comes with the package on word problems it has never seen.
 
-    It records responses, calibrates on the first ones to 128 problems, and compares on the others one response
-    (pass@1), a vote of all (SC) and methods that stop early (ESC, ASC, ReASC). Then it works one question through,
-    calibrates without labels, and runs a live chain with that. Pools are kept in --out: a second run, or one after
-    Ctrl-C, goes on from there.
+    It records responses, and compares on 160 problems one response (pass@1), a vote of all (SC) and methods that stop
+    early (ESC, ASC, ReASC), after learning from the responses to 128 others. The outcome comes first. Then it describes
+    what was learned, works one question through, calibrates without labels, and runs a live chain with that. Pools are
+    kept in --out: a second run, or one after Ctrl-C, goes on from there.
 
     [bold]Examples[/]
 
@@ -124,7 +124,6 @@ def demo(
             out,
             shuffled=shuffles > 0,
         )
-        _calibrate(calibrating, out, seed)
         _heading("The same responses, method by method")
         pool = testing if shuffles else calibrating + testing
         run, rows = run_replay(
@@ -136,6 +135,7 @@ def demo(
             settings=options.settings([testing]),
         )
         print_comparison(run, rows, stdout())
+        _calibrate(calibrating, out, seed)
         if model is not None:
             _print_kinds(testing, samples)
         worked = _work_through(testing, calibrating, samples, p_target, seed)
@@ -282,12 +282,17 @@ def _record(
 
     return (
         recorded(
-            "Calibration split",
+            "Asking questions to learn from",
             calibrating[:calibration_size],
             "calibration-pool.sqlite",
             _CALIBRATION_SAMPLES,
         ),
-        recorded("Test split", testing[:needed], "test-pool.sqlite", samples),
+        recorded(
+            "Asking questions to compare on",
+            testing[:needed],
+            "test-pool.sqlite",
+            samples,
+        ),
     )
 
 
@@ -334,7 +339,7 @@ def _calibrate(pool: "Pool", out: Path, seed: int) -> None:
     from langchain_reasc.calibration.summary import describe_calibration
     from langchain_reasc_lab.pools import calibrate_on_pool
 
-    _heading("Calibration")
+    _heading("What was learned from the questions that calibrate")
     calibration = calibrate_on_pool(pool, "auto", seed=seed)
     save_calibration(calibration, out / "calibration.json")
     print_lines(describe_calibration(calibration).lines())

@@ -190,14 +190,17 @@ def counting(settings: MethodSettings) -> list[Method]:
 
 
 def simple(settings: MethodSettings) -> list[Method]:
-    """Return the methods that anybody would try first: three votes, and a lead of two
-    or three.
+    """Return the methods that anybody would try first: three votes, a lead of two or
+    three, and the default at a lower confidence.
     """
-    cap = Cap(settings.max_samples)
+    budget = settings.max_samples
+    cap = Cap(budget)
+    lower = FiniteHorizon(0.9, budget) | cap
     return [
         Method("SC@3", FixedBudget(3) | cap),
         Method("Lead of 2", Lead(2) | cap),
         Method("Lead of 3", Lead(3) | cap),
+        Method("Finite horizon (0.9)", lower, in_use=True),
     ]
 
 

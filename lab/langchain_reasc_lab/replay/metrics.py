@@ -49,6 +49,7 @@ class Row:
         tokens: tokens generated per question, in the responses used.
         prompt_tokens: prompt tokens of those responses, each counted in full; None if
             the pool does not say.
+        tokens_vs_once: tokens relative to asking once.
         tokens_vs_sc: tokens relative to self-consistency.
         tokens_vs_asc: tokens relative to ASC.
         accuracy_vs_sc: accuracy minus self-consistency's on the same questions and
@@ -67,6 +68,7 @@ class Row:
     samples: Estimate
     tokens: Estimate
     prompt_tokens: float | None
+    tokens_vs_once: Estimate
     tokens_vs_sc: Estimate
     tokens_vs_asc: Estimate
     accuracy_vs_sc: Estimate
@@ -151,6 +153,7 @@ def summarize(
             samples=spent(lambda mean: mean((key, "samples"))),
             tokens=spent(lambda mean: mean((key, "tokens"))),
             prompt_tokens=None if np.isnan(prompts) else prompts,
+            tokens_vs_once=versus(once),
             tokens_vs_sc=versus(sc),
             tokens_vs_asc=versus(asc),
             accuracy_vs_sc=to_sc,
@@ -264,6 +267,7 @@ def _row(row: Row) -> dict[str, Any]:
         "samples": _estimate(row.samples),
         "tokens": _estimate(row.tokens),
         "prompt_tokens": row.prompt_tokens,
+        "tokens_vs_once": _estimate(row.tokens_vs_once),
         "tokens_vs_sc": _estimate(row.tokens_vs_sc),
         "tokens_vs_asc": _estimate(row.tokens_vs_asc),
         "accuracy_vs_sc": _estimate(row.accuracy_vs_sc),

@@ -196,8 +196,8 @@ def replay(
         settings: the budget and the accuracy asked of the gate.
         controls: whether ASC has rows of its own at the cost of ReASC's, and with four
             samples launched at once.
-        rules: ``"simple"`` adds three votes and a lead of two or three; ``"all"`` also
-            every other rule that the library has.
+        rules: ``"simple"`` adds three votes, a lead of two or three, and the default at
+            a lower confidence; ``"all"`` also every other rule that the library has.
         on_progress: called with (arrangements done, arrangements).
         recorded: the same pool as arrays, if the caller has it.
         calibrated: the calibrations of each arrangement, if the caller has them.

@@ -21,9 +21,18 @@ from langchain_reasc_lab.replay.risk import BINS
 from langchain_reasc_lab.replay.verdict import verdict
 from langchain_reasc_lab.replay.worked import Worked
 
-__all__ = ["PLAIN_HEAD", "comparison", "footnotes", "print_comparison", "worked_table"]
+__all__ = [
+    "PLAIN_HEAD",
+    "comparison",
+    "footnotes",
+    "methods_explained",
+    "print_comparison",
+    "print_verdict",
+    "worked_table",
+]
 
 
+_LINE = 79  # columns of a verdict
 _METHOD, _ACCURACY, _SAMPLES, _TOKENS = " Method", "Accuracy %", "Samples", "Tokens"
 _TO_SC, _TO_ASC, _DIFFERENCE, _COST = "/SC", "/ASC", "Δ acc. to ASC", "TFLOPs"
 _FULL = {
@@ -60,9 +69,7 @@ def print_comparison(run: Replay, rows: Sequence[Row], console: Console) -> None
     that are needed to read it.
     """
     plain = not console.encoding.startswith("utf")
-    first, *more = verdict(run, rows)
-    console.print(Text(first, "bold"), soft_wrap=not console.is_terminal)
-    console.print(Text(" ".join(more)), soft_wrap=not console.is_terminal)
+    print_verdict(verdict(run, rows), console)
     console.print(
         comparison(rows, width=console.width, plain=plain), crop=False, no_wrap=True
     )
@@ -70,6 +77,22 @@ def print_comparison(run: Replay, rows: Sequence[Row], console: Console) -> None
         console.print(
             escape(line).replace("Δ", _delta(plain)), soft_wrap=not console.is_terminal
         )
+
+
+def print_verdict(sentences: Sequence[str], console: Console) -> None:
+    """Print a verdict in lines of 79 columns, the outcome in bold."""
+    outcome, *others = sentences
+    for line in _folded(outcome):
+        console.print(Text(line, "bold"))
+    for sentence in others:
+        for line in _folded(sentence):
+            console.print(Text(line))
+
+
+def _folded(sentence: str) -> Iterator[str]:
+    """Yield a sentence in lines; a number and its % stay together."""
+    for line in wrap(sentence.replace(" %", "\xa0%"), _LINE, break_on_hyphens=False):
+        yield line.replace("\xa0", " ")
 
 
 def comparison(rows: Sequence[Row], *, width: int = 100, plain: bool = False) -> Group:
@@ -165,6 +188,8 @@ def _measured(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
         calibrated = f", calibrated on {run.calibration_size} others{of_file}"
         not_counted = " Calibration responses are not counted."
     yield f"{run.tested} question{'s' * (run.tested != 1)}{calibrated}; {arranged}."
+    by_confidence = any(row.spec is not None for row in rows)
+    yield methods_explained(run.settings.max_samples, by_confidence=by_confidence)
     prompts = [
         row.prompt_tokens / row.samples.value
         for row in rows
@@ -179,15 +204,43 @@ def _measured(run: Replay, rows: Sequence[Row]) -> Iterator[str]:
     yield (
         f"[..]: 95 % intervals, {RESAMPLES:,} bootstrap resamples over questions, and "
         f"Clopper and Pearson's for Δ (in points){between}. Tokens: generated, per "
-        f"question, in the samples a method used{more}.{not_counted}"
+        f"question, in the samples a method used{more}; /SC, /ASC: relative to those "
+        f"rows.{not_counted}"
     )
     yield from _left_out(run, rows)
     if any(row.spec == "auto" for row in rows):
         yield (
-            "auto: of ReASC (offline) and (mixture), signal, score and window chosen on "
-            "the labelled calibration responses; ReASC (calibrated) and (online) read "
-            "the mean log-probability."
+            "auto: what ReASC (offline) and (mixture) read was chosen on the labelled "
+            "calibration responses; ReASC (calibrated) and (online) read the mean "
+            "log-probability."
         )
+
+
+def methods_explained(budget: int, *, by_confidence: bool) -> str:
+    """Return what each method does, in sentences.
+
+    Args:
+        budget: the most responses to a question.
+        by_confidence: whether there are rows that read confidence.
+    """
+    explained = (
+        f"pass@1 takes the first response, SC@{budget} the majority of {budget}. ESC "
+        "stops when the four responses of a window agree, ASC when the leading answer "
+        "is ahead with 95 %, Finite horizon when it wins the vote of the whole budget "
+        "with 97 %, Agreement when it does so with 97.5 %, as the questions before "
+        "have taught it."
+    )
+    if not by_confidence:
+        return explained
+    return (
+        f"{explained} ReASC reads confidence, a score or the log-probabilities of a "
+        "response's tokens, and may stop after one response: offline is the paper's "
+        "rule, calibrated on labelled questions, with a gate that accepts a confident "
+        "first response; calibrated is the agreement rule with scores, learned from "
+        "the same questions; mixture is fitted to the first responses to all tested "
+        "questions, and online learns from one tested question after the other, both "
+        "without labels."
+    )
 
 
 def _left_out(run: Replay, rows: Sequence[Row]) -> Iterator[str]:

@@ -50,37 +50,65 @@ def four_rows(run: Replay, rows: Sequence[Row]) -> dict[str, Row]:
 
 
 def verdict(run: Replay, rows: Sequence[Row]) -> list[str]:
-    """Return the outcome on one pool, in sentences with their 95 % intervals; the first
-    says most.
+    """Return the outcome on one pool, in sentences: what each way has right and costs,
+    whether votes help, and what to do.
     """
     (_, once), (always, everything), _, (_, ours) = four_rows(run, rows).items()
     tested = int(ours.outcomes.tested.any(axis=0).sum())
-    sentences = [
-        f"Asking once: {_right(once)} right. ReASC: {_right(ours)}, for {_times(ours, once)} the tokens. {always}: "
-        f"{_right(everything)}, for {_times(everything, once)}."
-    ]
-    if tested < _FEWEST:
-        count = f"{tested} question{' does' if tested == 1 else 's do'}"
+    if everything.samples.value <= 1:
         return [
-            *sentences,
-            f"{count} not tell methods apart: record {_FEWEST} or more.",
+            f"Asking once: {_right(once)} right.",
+            "One response to each question does not tell what votes do.",
+            "What to do: record several responses to each (`reasc record --samples "
+            "16`).",
         ]
-    sentences += [
-        _votes(once, always),
-        f"{_compared(ours, always)}, {_tokens(ours.tokens_vs_sc)}.",
+    outcome = (
+        f"Asking once: {_right(once)} right. ReASC: {_right(ours)}, for "
+        f"{_times(ours)} the tokens. {always}: {_right(everything)}, for "
+        f"{_times(everything)}."
+    )
+    if tested < _FEWEST:
+        questions = "question does" if tested == 1 else "questions do"
+        return [
+            outcome,
+            f"{tested} tested {questions} not tell methods apart.",
+            *_without_calibration(ours, rows),
+            f"What to do: record more questions, so that {_FEWEST} or more are tested.",
+        ]
+    return [
+        outcome,
+        _votes(everything, always),
+        f"{_compared(ours, always)}, {_tokens(ours.tokens_vs_sc.value)}.",
+        *_without_calibration(ours, rows),
+        f"What to do: {_advice(ours, everything, always)}.",
     ]
+
+
+def _without_calibration(ours: Row, rows: Sequence[Row]) -> list[str]:
+    """Return what the row of ReASC is where nothing was calibrated."""
     if ours.method != HORIZON:
-        sentences.append(
-            f"Beside ASC, which counts votes and needs no confidence, ReASC has {_points(ours.accuracy_vs_asc)}, "
-            f"{_tokens(ours.tokens_vs_asc)}."
+        return []
+    learns = next(row for row in rows if row.method == AGREEMENT)
+    return [
+        'ReASC was not calibrated here; calibration="online" has '
+        f"{_right(learns)}, for {_times(learns)}."
+    ]
+
+
+def _advice(ours: Row, everything: Row, always: str) -> str:
+    """Return what to do, given what votes gain and what ReASC loses of that."""
+    gained, lost = everything.accuracy_vs_once.percent, ours.accuracy_vs_sc.percent
+    if gained.low <= 0 and gained.high < _LITTLE:
+        return "ask once"
+    if gained.low <= 0:
+        return "record more questions, which tell whether votes pay"
+    if lost.high < 0 and -lost.value > gained.value / 2:
+        return (
+            f"{always[0].lower()}{always[1:]}, as ReASC loses most of what votes gain"
         )
-    else:
-        learns = next(row for row in rows if row.method == AGREEMENT)
-        sentences.append(
-            'ReASC was not calibrated here. If it learns while it answers (calibration="online"), it has '
-            f"{_right(learns)} for {_times(learns, once)}."
-        )
-    return sentences
+    if ours.method == HORIZON:
+        return 'vote with ReASC as it is, or with calibration="online"'
+    return "vote with ReASC, calibrated by `reasc pool calibrate`"
 
 
 def verdict_as_data(run: Replay, rows: Sequence[Row]) -> dict[str, Any]:
@@ -88,46 +116,48 @@ def verdict_as_data(run: Replay, rows: Sequence[Row]) -> dict[str, Any]:
     of; null if there is none.
     """
     named = four_rows(run, rows)
-    once = named["Asking once"]
     figures = {
         name: {
             "method": row.method,
             "measure": measure_data(row.spec),
             "accuracy": row.accuracy.value,
-            "tokens_vs_once": ratio
-            if math.isfinite(ratio := _ratio(row, once))
-            else None,
+            "tokens_vs_once": _finite(row.tokens_vs_once.value),
         }
         for name, row in named.items()
     }
     return {"sentences": verdict(run, rows), "figures": figures}
 
 
-def _ratio(row: Row, once: Row) -> float:
-    return row.tokens.value / once.tokens.value if once.tokens.value else math.nan
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
 
 
 def _right(row: Row) -> str:
     return f"{100 * row.accuracy.value:.0f} %"
 
 
-def _times(row: Row, once: Row) -> str:
-    ratio = _ratio(row, once)
+def _times(row: Row) -> str:
+    ratio = row.tokens_vs_once.value
     if not math.isfinite(ratio):
         return "times that the pool does not tell"
     return f"{ratio:.1f} times" if ratio < 9.95 else f"{ratio:.0f} times"
 
 
-def _votes(once: Row, always: str) -> str:
+def _votes(everything: Row, always: str) -> str:
     """Return whether more than one response helps at all."""
-    lost = once.accuracy_vs_sc
-    gained = Estimate(0 - lost.value, 0 - lost.high, 0 - lost.low)
-    found = f"beside asking once, {always.lower()} has {_points(gained)}"
+    gained = everything.accuracy_vs_once
+    interval = gained.percent.interval("+.1f").replace("[", "[95 %: ")
+    found = (
+        f"{always.lower()} has {gained.percent.value:+.1f} points {interval} to asking "
+        "once"
+    )
     if gained.low > 0:
         return f"Votes help: {found}."
+    if gained.high < 0:
+        return f"Votes do harm: {found}."
     if gained.percent.high < _LITTLE:
-        return f"Votes do not help here: {found}. Asking once costs least."
-    return f"Whether votes help here is not clear: {found}. More questions would tell."
+        return f"Votes do not help: {found}."
+    return f"Whether votes help is not clear: {found}."
 
 
 def _compared(row: Row, always: str) -> str:
@@ -152,16 +182,11 @@ def _points(share: Estimate) -> str:
     )
 
 
-def _tokens(ratio: Estimate) -> str:
+def _tokens(ratio: float) -> str:
     """Return how tokens relate to another method's."""
-    if not math.isfinite(ratio.value):
+    if not math.isfinite(ratio):
         return "for tokens that the pool does not tell"
-    if not math.isfinite(ratio.high - ratio.low):
-        return f"for tokens that differ by {100 * (ratio.value - 1):+.0f} %"
-    more = Estimate(ratio.value - 1, ratio.low - 1, ratio.high - 1).percent
-    fewer = Estimate(1 - ratio.value, 1 - ratio.high, 1 - ratio.low).percent
-    if fewer.low > 0:
-        return f"for {fewer.value:.0f} % {fewer.interval('.0f')} fewer tokens"
-    if more.low > 0:
-        return f"for {more.value:.0f} % {more.interval('.0f')} more tokens"
-    return f"for tokens that differ by {more.value:+.0f} % {more.interval('+.0f')}"
+    percent = round(100 * abs(ratio - 1))
+    if percent == 0:
+        return "for as many tokens"
+    return f"for {percent} % {'fewer' if ratio < 1 else 'more'} tokens"

@@ -24,6 +24,7 @@ from langchain_reasc_lab.replay.methods import (
 )
 from langchain_reasc_lab.replay.metrics import Row
 from langchain_reasc_lab.replay.replay import Outcomes, RowKey, live_rule
+from langchain_reasc_lab.replay.table import methods_explained
 from langchain_reasc_lab.replay.verdict import PASS
 from langchain_reasc_lab.report.drawing import SIZES, Accepted, draw_acceptance
 from langchain_reasc_lab.report.results import (
@@ -79,7 +80,8 @@ def main(studies: Sequence[Study]) -> Table:
             ),
         ),
     ]
-    notes = [_methods_explained(studies[0].settings.methods.max_samples)]
+    budget = studies[0].settings.methods.max_samples
+    notes = [methods_explained(budget, by_confidence=True)]
     if cost.flops:
         columns += [cost.column, cost.per_cost]
         notes.append(_NO_RATIO)
@@ -117,20 +119,6 @@ def _main_cells(study: Study, row: Row, cost: Cost) -> tuple[Cell, ...]:
         else cost.efficiency(study, row.accuracy.value, tokens)
     )
     return (*cells, cost(study, tokens), efficiency)
-
-
-def _methods_explained(budget: int) -> str:
-    return (
-        f"pass@1 takes the first response, SC@{budget} the majority of {budget}. ESC "
-        "stops when the four responses of a window agree, ASC when the leading answer "
-        "is ahead with 95 %, Finite horizon when it wins the vote of the whole budget "
-        "with 97 %, Agreement when it does so with 97.5 %, as the questions before "
-        "have taught it. ReASC reads confidence, and may stop after one response: "
-        "offline is the paper's rule, calibrated on labelled questions; calibrated is "
-        "the agreement rule with scores, learned from the same questions; mixture is "
-        "fitted to the first responses to all tested questions, and online learns from "
-        "one tested question after the other, both without labels."
-    )
 
 
 def intervals(studies: Sequence[Study]) -> Table:

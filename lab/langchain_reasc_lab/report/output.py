@@ -23,7 +23,7 @@ from langchain_reasc.files import write_atomically
 from langchain_reasc_lab.replay.bootstrap import RESAMPLES, Estimate
 from langchain_reasc_lab.replay.metrics import measure_data
 from langchain_reasc_lab.replay.plots import save_figure
-from langchain_reasc_lab.replay.table import PLAIN_HEAD
+from langchain_reasc_lab.replay.table import PLAIN_HEAD, print_verdict
 from langchain_reasc_lab.report.report import Part, Report
 from langchain_reasc_lab.report.study import Study
 from langchain_reasc_lab.report.tables import Cell, Table, cell_text, listed, number_of
@@ -117,8 +117,8 @@ def report_markdown(report: Report, folder: str) -> str:
         folder: the folder of the figures and the data, as a link from this page.
     """
     lines = [f"# ReASC on {escaped(listed([study.name for study in report.studies]))}"]
-    for first, rest in verdict_lines(report):
-        lines += ["", f"**{escaped(first)}** {escaped(rest)}".rstrip()]
+    for outcome, *others in named_verdicts(report):
+        lines += ["", f"**{escaped(outcome)}** {escaped(' '.join(others))}".rstrip()]
     notes = _UnsaidNotes()
     for part in report.parts:
         if part.tables:
@@ -208,16 +208,14 @@ class _UnsaidNotes:
         return unsaid
 
 
-def verdict_lines(report: Report) -> list[tuple[str, str]]:
-    """Return what the report comes to, for each pool: the sentence that says most, and
-    the others.
-    """
-    lines = []
-    for study, (first, *others) in zip(report.studies, report.verdicts, strict=True):
+def named_verdicts(report: Report) -> list[list[str]]:
+    """Return the sentences of each pool's verdict, with its name if there are several."""
+    verdicts = []
+    for study, (outcome, *others) in zip(report.studies, report.verdicts, strict=True):
         if len(report.studies) > 1:
-            first = f"{study.name}: {first}"
-        lines.append((first, " ".join(others)))
-    return lines
+            outcome = f"{study.name}: {outcome}"
+        verdicts.append([outcome, *others])
+    return verdicts
 
 
 def missing_lines(report: Report) -> list[str]:
@@ -364,9 +362,8 @@ def print_report(report: Report, console: Console) -> None:
     def say(line: str, style: str = "") -> None:
         console.print(Text(spell(line), style), soft_wrap=not console.is_terminal)
 
-    for first, rest in verdict_lines(report):
-        say(first, "bold")
-        say(rest)
+    for sentences in named_verdicts(report):
+        print_verdict([spell(sentence) for sentence in sentences], console)
         say("")
     notes = _UnsaidNotes()
     for part in report.parts:
