@@ -250,7 +250,9 @@ OWN = """import sys
 from langchain_core.language_models import SimpleChatModel
 
 class Own(SimpleChatModel):
-    _llm_type = "own"
+    @property
+    def _llm_type(self):
+        return "own"
 
     def _call(self, *args, **kwargs):
         return str("pint" in sys.modules)
