@@ -25,7 +25,7 @@ from langchain_reasc import ReASCRunnable
 
 VOTES: Final = 4
 AT_ONCE: Final = 8
-MODELS: Final = (ChatOpenAI, ChatOpenAICompatible)
+MODELS: Final[Sequence[type[ChatOpenAI]]] = (ChatOpenAI, ChatOpenAICompatible)
 TOKENS: Final = (16, 300)
 ALTERNATIVES: Final = (0, 20)
 Turn = tuple[type[ChatOpenAI], int, int, str]
