@@ -15,30 +15,34 @@ import selectors
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, TypeVar
 
 import numpy as np
 
-__all__ = ["LONG", "Client", "Timed", "precisely", "upstream"]
+__all__ = ["Client", "Timed", "precisely", "upstream"]
 
 T = TypeVar("T")
 _SHORT: Final = 16
-LONG: Final = 300
-"""Tokens of an answer to a request that allows so many."""
+"""Tokens of an answer to a request without ``max_tokens``. With it, an answer has so
+many.
+"""
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _STREAMED: Final = re.compile(rb'"stream": *true')
 _LOGPROBS: Final = re.compile(rb'"logprobs": *true')
-_LIMITED: Final = re.compile(rb'_tokens": *%d' % LONG)
+_LIMIT: Final = re.compile(rb'max_(?:completion_)?tokens": *([0-9]+)')
 _LAST_CHUNK: Final = b"0\r\n\r\n"
+_REFUSED: Final = {"error": {"message": "stream is not supported", "param": "stream"}}
 
 
 @contextmanager
-def upstream() -> Iterator[str]:
-    """Run the server in a process of its own; gives its base URL."""
+def upstream(*, streams: bool = True) -> Iterator[str]:
+    """Run the server in a process of its own; gives its base URL. It may refuse to
+    stream.
+    """
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    process = context.Process(target=_serve, args=(there,), daemon=True)
+    process = context.Process(target=_serve, args=(there, streams), daemon=True)
     process.start()
     try:
         yield here.recv()
@@ -47,10 +51,10 @@ def upstream() -> Iterator[str]:
         process.join()
 
 
-def _serve(connection: Any) -> None:
+def _serve(connection: Any, streams: bool) -> None:
     async def main() -> None:
         server = await asyncio.get_running_loop().create_server(
-            _Upstream, "127.0.0.1", 0, backlog=1024
+            partial(_Upstream, streams), "127.0.0.1", 0, backlog=1024
         )
         connection.send(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
         await server.serve_forever()
@@ -60,8 +64,11 @@ def _serve(connection: Any) -> None:
 
 class _Upstream(asyncio.Protocol):
     """A connection to the server: whole answers go out in one piece, streams event by
-    event.
+    event, unless streams are refused.
     """
+
+    def __init__(self, streams: bool) -> None:
+        self._streams = streams
 
     def connection_made(self, transport: Any) -> None:
         self._transport, self._got = transport, b""
@@ -73,11 +80,15 @@ class _Upstream(asyncio.Protocol):
         size = int(length[1]) if length else 0
         if mark and len(rest) >= size:
             self._got = rest[size:]
-            asked = (
-                LONG if _LIMITED.search(rest) else _SHORT,
-                bool(_LOGPROBS.search(rest)),
-            )
-            self._send(_events(*asked) if _STREAMED.search(rest) else [_reply(*asked)])
+            limit = _LIMIT.search(rest)
+            tokens = int(limit[1]) if limit else _SHORT
+            with_logprobs = bool(_LOGPROBS.search(rest))
+            if not _STREAMED.search(rest):
+                self._send([_reply(tokens, with_logprobs)])
+            elif self._streams:
+                self._send(_events(tokens, with_logprobs))
+            else:
+                self._send([_in_one_piece(400, _REFUSED)])
 
     def _send(self, pieces: Sequence[bytes]) -> None:
         self._transport.write(pieces[0])
@@ -123,12 +134,16 @@ def _reply(tokens: int, with_logprobs: bool) -> bytes:
         "logprobs": logprobs,
         "finish_reason": "stop",
     }
-    body = json.dumps(
-        _document("chat.completion", choices=[choice], usage=_usage(tokens))
-    ).encode()
+    return _in_one_piece(
+        200, _document("chat.completion", choices=[choice], usage=_usage(tokens))
+    )
+
+
+def _in_one_piece(status: int, document: Any) -> bytes:
+    body = json.dumps(document).encode()
     return (
-        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
-        % (len(body), body)
+        b"HTTP/1.1 %d OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
+        % (status, len(body), body)
     )
 
 

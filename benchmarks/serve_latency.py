@@ -10,9 +10,11 @@ them at the same rates. The sides take turns of some seconds, in an order drawn 
 request counts from when it was due, so that one which waits behind others is charged for that. What is added is the
 difference of the two sides' quantiles, with a 95 % interval by bootstrap over rounds.
 
-Last come votes of four answers of 300 tokens, which eight clients ask for again and again, with log-probabilities of 20
-alternatives and without: votes a second, and processor time a token. The bare server's row is the most votes that any
-gateway can take which streams its samples: the rate at which the server streams as many answers.
+Last come votes of four answers of 16 and of 300 tokens, which eight clients ask for again and again, with
+log-probabilities of 20 alternatives and without: votes a second, and milliseconds of processor time a vote, medians of
+turns. One `reasc serve` is in front of a server that refuses to stream, and so takes whole responses. The bare server's
+row is the most votes that any gateway can take which streams its samples: the rate at which the server streams as many
+answers.
 
 The client, the server and the gateway share this machine's cores; the bare server's rows show what the client and the
 server take by themselves. Each gateway is one process with its own defaults, without keys; telemetry is off.
@@ -36,10 +38,11 @@ import httpx
 import numpy as np
 
 from benchmarks.command import parser_of
-from benchmarks.open_loop import LONG, Client, Timed, precisely, upstream
+from benchmarks.open_loop import Client, Timed, precisely, upstream
 
 __all__ = [
     "BARE",
+    "WHOLE",
     "Measured",
     "Side",
     "added",
@@ -50,6 +53,7 @@ __all__ = [
 ]
 
 BARE: Final = "bare server"
+WHOLE: Final = "reasc serve, whole responses"
 _AT_ONCE: Final = 16
 _STARTED_WITHIN: Final = 60.0  # seconds
 _RESAMPLES: Final = 2000
@@ -65,11 +69,14 @@ _KINDS: Final[Mapping[str, tuple[bool, int]]] = {
 """Kind of request -> whether it is streamed, and how many responses it asks for."""
 _VOTERS: Final = 8
 _VOTES: Final = 4
-_LONG_VOTES: Final[Mapping[str, Mapping[str, object]]] = {
-    "without log-probabilities": {},
-    "with log-probabilities of 20": {"logprobs": True, "top_logprobs": 20},
+_WITH_LOGPROBS: Final = {"logprobs": True, "top_logprobs": 20}
+_KINDS_OF_VOTES: Final[Mapping[str, Mapping[str, object]]] = {
+    "16 tokens": {"max_tokens": 16},
+    "16 tokens, log-probabilities": {"max_tokens": 16, **_WITH_LOGPROBS},
+    "300 tokens": {"max_tokens": 300},
+    "300 tokens, log-probabilities": {"max_tokens": 300, **_WITH_LOGPROBS},
 }
-"""Kind of a long vote -> fields of its request."""
+"""Kind of a vote -> fields of its request."""
 _START: Final = (
     "import typer; from langchain_reasc.cli.options import with_groups; from "
     "langchain_reasc_server.command import serve; app = typer.Typer(); "
@@ -162,45 +169,43 @@ def measure(
 
 
 def measure_votes(
-    sides: Mapping[str, Side], *, seconds: float
+    sides: Mapping[str, Side], *, seconds: float, rounds: int
 ) -> dict[tuple[str, str], tuple[float, float]]:
-    """Return (kind, side) -> long votes a second, and milliseconds of processor time
-    for each of their tokens.
+    """Return (kind, side) -> votes a second, and milliseconds of processor time for
+    each; medians of the rounds.
 
     The bare server streams the answers of a vote one by one.
     """
+    turns: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for _ in range(rounds):
+        for kind, fields in _KINDS_OF_VOTES.items():
+            for name, side in sides.items():
+                if side.votes or name == BARE:
+                    turn = precisely(_vote(side, fields, seconds))
+                    turns.setdefault((kind, name), []).append(turn)
+    medians = {key: np.median(figures, axis=0) for key, figures in turns.items()}
+    return {key: (float(rate), float(cpu)) for key, (rate, cpu) in medians.items()}
+
+
+async def _vote(
+    side: Side, fields: Mapping[str, object], seconds: float
+) -> tuple[float, float]:
     headers = {
         "x-reasc-max-samples": str(_VOTES),
         "x-reasc-rule": "fixed_budget",
         "x-its-budget": str(_VOTES),
     }
-    found = {}
-    for kind, fields in _LONG_VOTES.items():
-        for name, side in sides.items():
-            if side.votes or name == BARE:
-                body = {
-                    **_ASKED,
-                    "max_tokens": LONG,
-                    **fields,
-                    "stream": not side.votes,
-                }
-                found[kind, name] = precisely(
-                    _vote(Client(side.url, body, **headers), side, seconds)
-                )
-    return found
-
-
-async def _vote(client: Client, side: Side, seconds: float) -> tuple[float, float]:
+    body = {**_ASKED, **fields, "stream": not side.votes}
+    client = Client(side.url, body, **headers)
     requests = 1 if side.votes else _VOTES
     await client.saturate(seconds / 2, _VOTERS * requests)  # warms it up
-    before, begun = _processor_time(side.process), time.monotonic()
+    before = _processor_time(side.process)
+    begun = time.monotonic()
     rate = await client.saturate(seconds, _VOTERS * requests) / requests
-    answered, processor = (
-        rate * (time.monotonic() - begun),
-        _processor_time(side.process) - before,
-    )
+    answered = rate * (time.monotonic() - begun)
+    processor = _processor_time(side.process) - before
     client.close()
-    return rate, 1000 * processor / (answered * _VOTES * LONG)
+    return rate, 1000 * processor / answered
 
 
 async def _take_turns(
@@ -383,7 +388,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--rounds",
         type=int,
         default=10,
-        help="turns at each rate; 0: long votes alone (%(default)s)",
+        help="turns at each rate; 0: votes of four alone (%(default)s)",
+    )
+    parser.add_argument(
+        "--vote-rounds",
+        type=int,
+        default=5,
+        help="turns of each kind of vote of four (%(default)s)",
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
@@ -397,7 +408,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="the litellm of an environment with litellm[proxy]",
     )
     given = parser.parse_args(arguments)
-    with upstream() as bare, ExitStack() as stack:
+    with upstream() as bare, upstream(streams=False) as whole, ExitStack() as stack:
         sides = {BARE: Side(bare), "reasc serve": stack.enter_context(reasc(bare))}
         for name, executable, rival in (
             ("its_hub", given.its_hub, _its_hub),
@@ -412,7 +423,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if given.rounds
             else {}
         )
-        votes = measure_votes(sides, seconds=given.seconds)
+        sides[WHOLE] = stack.enter_context(reasc(whole))
+        votes = measure_votes(sides, seconds=given.seconds, rounds=given.vote_rounds)
     for kind, measured in found.items():
         print(
             f"\n{kind}: milliseconds to the "
@@ -425,13 +437,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for which in ("first", "end") if _KINDS[kind][0] else ("end",):
             for (name, rate), one in measured.items():
                 print(_row(name, rate, one, measured[BARE, rate], which))
-    print(f"\na vote of {_VOTES} times {LONG} tokens, {_VOTERS} at once")
-    print(f"\n{'':28} {'':12} {'votes a second':>14} {'CPU, ms a token':>15}")
+    print(f"\na vote of {_VOTES} answers, {_VOTERS} at once")
+    print(f"\n{'':30} {'':28} {'votes a second':>14} {'CPU, ms a vote':>14}")
     for (kind, name), (rate, processor) in votes.items():
-        print(
-            f"{kind:28} {name:12} {rate:14.1f}"
-            + (f" {processor:15.4f}" if sides[name].process else "")
-        )
+        row = f"{kind:30} {name:28} {rate:14.1f}"
+        print(f"{row} {processor:14.2f}" if sides[name].process else row)
     return 0
 
 

@@ -96,7 +96,7 @@ from langchain_reasc.answers.schemas import (
     text_schema_of,
     why_unchecked,
 )
-from langchain_reasc.answers.units import units_are_loaded
+from langchain_reasc.answers.units import load_units, units_are_loaded
 from langchain_reasc.answers.vote import (
     ADVICE,
     NO_ANSWER,
@@ -157,6 +157,7 @@ __all__ = [
     "kind_of",
     "labels",
     "last_number",
+    "load_units",
     "matching",
     "message_extractor",
     "places_of",

@@ -223,6 +223,11 @@ def units_are_loaded() -> bool:
     return _registry.cache_info().currsize > 0
 
 
+def load_units() -> None:
+    """Import pint before the first unit is read."""
+    _registry()
+
+
 @cache
 def _registry() -> Any:
     import pint

@@ -264,6 +264,7 @@ class Service:
 
     def app(self, gateway: "Gateway", stack: ExitStack) -> "Starlette":
         """Return the application, which closes the stack when the server has shut down."""
+        from langchain_reasc.answers import load_units
         from langchain_reasc_server.processes import (
             reloading_on_hangup,
             watched_event_loop,
@@ -299,6 +300,9 @@ class Service:
                     threading.Thread(
                         target=_ask_capabilities, args=(one, until), daemon=True
                     ).start()
+                # or else each response would be read in a thread of its own, in case
+                # it has the first unit
+                load_units()
                 # what was imported stays, and need not be looked at each time that
                 # garbage is collected
                 gc.freeze()

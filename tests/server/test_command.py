@@ -246,6 +246,27 @@ def process(*arguments: str, path: str = "", **environment: str) -> Iterator[tup
             started.wait()
 
 
+OWN = """import sys
+from langchain_core.language_models import SimpleChatModel
+
+class Own(SimpleChatModel):
+    @property
+    def _llm_type(self):
+        return "own"
+
+    def _call(self, *args, **kwargs):
+        return str("pint" in sys.modules)
+"""
+
+
+@pytest.mark.full
+def test_the_units_are_loaded_before_the_first_response_is_read(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    with process("--model-class", "own.Own", "--no-learning", path=str(tmp_path)) as (url, _):
+        reply = httpx.post(f"{url}/chat/completions", json={"messages": HELLO}, timeout=60)
+    assert reply.json()["choices"][0]["message"]["content"] == "True"
+
+
 @pytest.mark.full
 def test_a_process_answers_with_the_shipped_model_and_ends_when_told(tmp_path: Path) -> None:
     pytest.importorskip("llama_cpp")
