@@ -316,6 +316,7 @@ def prepare_model(
     model: ModelOrName,
     *,
     logprobs: bool = False,
+    alternatives: bool = True,
     required: bool = False,
     quiet: bool = False,
     ask_confidence: bool = False,
@@ -330,6 +331,8 @@ def prepare_model(
             :meth:`~PreparedModel.resolved` for each call.
         logprobs: whether confidences will be read, so that a model which can return
             logprobs is asked to.
+        alternatives: whether the logprobs of other tokens than the chosen ones are
+            read, too. They are most of a response, and most of the work of reading it.
         required: whether a response without them is of no use; else a server that
             refuses them is asked without.
         quiet: whether its calls reach no handler, the model's own neither.
@@ -345,7 +348,7 @@ def prepare_model(
         ask_confidence=ask_confidence,
         origin=_innermost(model),
     )
-    purpose = _Purpose(logprobs, required, quiet)
+    purpose = _Purpose(logprobs, required, quiet, alternatives=alternatives)
 
     def prepare(inner: AnyRunnable) -> PreparedModel:
         # The output of with_structured_output, say, cannot be voted on.
@@ -494,12 +497,15 @@ class _Purpose(NamedTuple):
         quiet: whether the callbacks set on chat models are taken off.
         live: whether a response is passed on while it comes. Then also a model that
             samples in parallel in its own way is streamed, and one inside a wrapper.
+        alternatives: whether the logprobs of other tokens than the chosen ones are
+            read, too.
     """
 
     logprobs: bool
     required: bool = False
     quiet: bool = False
     live: bool = False
+    alternatives: bool = True
 
 
 def _sampleable(
@@ -551,7 +557,7 @@ def _sampleable_chat_model(
     added = without(integration.arguments, leaf.arguments)
     request = None
     if purpose.logprobs:
-        for name, value in _logprobs_options(leaf).items():
+        for name, value in _logprobs_options(leaf, purpose).items():
             if _accepts(model, name, value):
                 fields[name] = value
             else:
@@ -601,16 +607,16 @@ def _without_n(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return safe
 
 
-def _logprobs_options(leaf: Leaf) -> dict[str, Any]:
+def _logprobs_options(leaf: Leaf, purpose: _Purpose) -> dict[str, Any]:
     """The options to add so that a model returns logprobs, with as many alternatives as
-    it can.
+    it can if these are read, and else with one. Some servers take 0 for no logprobs.
 
     A number that the user chose is kept, and so is ``logprobs=False`` of the call.
     """
     integration = leaf.integration
     name = integration.logprobs
     top = integration.top_logprobs
-    most = integration.max_top_logprobs
+    most = integration.max_top_logprobs if purpose.alternatives else 1
     if name is None or leaf.arguments.get(name, True) is False:
         return {}
     setting = leaf.given(name)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Literal, TypedDict, Unpack
+from typing import Any, ClassVar, Final, Literal, TypedDict, Unpack
 
 import numpy as np
 from langchain_core.messages import AIMessage
@@ -293,6 +293,12 @@ def _confidence(
     return None if measure == "auto" else measure
 
 
+class _AllSignals(Face):
+    """Asks for every token signal, because with labels the paper's rule chooses."""
+
+    _all_signals: ClassVar[bool] = True
+
+
 class _Asking:
     """The questions, and how they are asked, checked before anything is paid for.
 
@@ -324,7 +330,9 @@ class _Asking:
             raise CalibrationDataError(
                 "there is no question to calibrate on; 64 are a good number"
             )
-        face = Face(
+        has_labels = any(question.references for question in questions)
+        make_face = _AllSignals if has_labels and measure is None else Face
+        face = make_face(
             calibration="online",  # asks for logprobs, and counts votes while it learns
             on_missing_confidence="count",
             concurrency=_AT_ONCE,
@@ -347,7 +355,6 @@ class _Asking:
             model, self._prompts[0], **self._voter.measured_on
         )
         if measure is None:
-            has_labels = any(question.references for question in questions)
             measures = _all_measures(labelled=has_labels)
         else:
             measures = [measure]

@@ -54,6 +54,8 @@ class Face(Options):
     _quiet: ClassVar[bool] = False
     """Whether the samples are parts of one model call, the only one that callbacks see.
     """
+    _all_signals: ClassVar[bool] = False
+    """Whether every token signal of a response is recorded, to choose among them."""
     _solver: Solver = PrivateAttr()
     _made: Runnable[LanguageModelInput, Any] | None = PrivateAttr(default=None)
     """The model that was made from a name."""
@@ -91,7 +93,11 @@ class Face(Options):
     ) -> Solver:
         options = BaseModel.__copy__(self)
         voter = Voter.from_options(
-            options, model, quiet=self._quiet, is_small=larger is not None
+            options,
+            model,
+            quiet=self._quiet,
+            is_small=larger is not None,
+            all_signals=self._all_signals,
         )
         solver: Solver = voter
         if larger is not None:

@@ -105,6 +105,7 @@ class Voter:
         *,
         quiet: bool,
         is_small: bool = False,
+        all_signals: bool = False,
     ) -> "Voter":
         """Check the options against each other and against the model, before anything
         is paid for.
@@ -115,6 +116,7 @@ class Voter:
             quiet: whether samples are parts of one model call, see
                 :mod:`langchain_reasc.sampling.tracing`.
             is_small: whether a larger model answers where this one is undecided.
+            all_signals: whether every token signal is recorded, to choose among them.
 
         Raises:
             ReASCError: as the constructor of :class:`~langchain_reasc.ReASCRunnable`.
@@ -129,7 +131,13 @@ class Voter:
             on_missing = "count"
         reads_scores = _reads_scores(options, calibration, measure, is_small=is_small)
         prepared, measure = _prepared(
-            options, model, measure, reads_scores, on_missing, quiet=quiet
+            options,
+            model,
+            measure,
+            reads_scores,
+            on_missing,
+            quiet=quiet,
+            alternatives=all_signals or _reads_alternatives(options, measure),
         )
         voter = cls(
             options=options,
@@ -521,6 +529,16 @@ def _reads_scores(
     return not is_small or measure is not None
 
 
+def _reads_alternatives(options: Options, measure: Measure | None) -> bool:
+    """Return whether a score is made of the logprobs of other tokens than the chosen
+    ones, too.
+    """
+    if measure is not None:
+        return measure.signal != "token_logprob"
+    # What learns without a measure reads the chosen tokens.
+    return options.online is None
+
+
 def _prepared(
     options: Options,
     model: Runnable[LanguageModelInput, Any],
@@ -529,6 +547,7 @@ def _prepared(
     on_missing: OnMissing,
     *,
     quiet: bool,
+    alternatives: bool,
 ) -> tuple[PreparedModel, Measure | None]:
     """Return the model, asked for logprobs where they are read; and the measure, for a
     mixture one that the model gives.
@@ -540,6 +559,7 @@ def _prepared(
         return prepare_model(
             model,
             logprobs=logprobs,
+            alternatives=alternatives,
             required=is_required and reads_scores,
             quiet=quiet,
             ask_confidence=options.asks_confidence,
