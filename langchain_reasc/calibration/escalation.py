@@ -21,8 +21,8 @@ tests share one α.
 
 The test needs questions in random order. Live, they come in topics and in blocks, and a
 first easy topic admits a rule that the next topic refutes. So an admitted rule is on
-trial, and more questions stay in the shadow, until the questions since its admission
-admit it once more, by themselves.
+trial, and more questions stay in the shadow, until those since its admission pass a
+test of their own.
 """
 
 import math
@@ -91,6 +91,10 @@ _TRICKLE: Final = 0.03
 _DOUBT: Final = 6.0
 """The evidence of drift from which on more questions are audited. Without
 contradictions it stays below 3, and one contradiction lifts it to 13.
+"""
+_ALPHA_OF_TRIAL: Final = 0.2
+"""The α of the second test, on the questions since the admission alone: 43 without a
+contradiction end a trial at the default bound.
 """
 _ALARM: Final = 100
 """The evidence of drift at which admissions are withdrawn. A rule that contradicts on
@@ -186,7 +190,7 @@ class TestedRule(_Record):
             if it is not.
         since: questions since it was admitted, and contradictions among them.
         confirmed: the number of the shadowed question after which those since its
-            admission had admitted it once more; None if they have not.
+            admission passed their own test; None if they have not.
         drift: the evidence, since it was admitted, that it contradicts more often.
     """
 
@@ -339,27 +343,29 @@ class LearnedEscalation(_Record):
         return learned._admitting()
 
     def _admitting(self) -> "LearnedEscalation":
-        """Admit the rules that the evidence allows, in order, and confirm those that
-        the evidence since then admits once more.
+        """Admit the rules that the evidence allows, in order, and end the trials of
+        those that the evidence since then confirms.
         """
         tested = dict(self.tested)
         for chain in self._chains:
             for name in chain:
                 rule = self._tested_rule(name)
-                if rule.is_on_trial and self._admits(*rule.since):
+                if rule.is_on_trial and self._confirms(rule):
                     tested[name] = rule.model_copy(update={"confirmed": self.rows})
                 if rule.admitted is not None:
                     continue
-                if not self._admits(rule.questions, rule.contradicted):
+                if self._evidence(rule) < self._needed_evidence:
                     # Bolder rules wait for this one.
                     break
                 tested[name] = rule.model_copy(update={"admitted": self.rows})
         return self.model_copy(update={"tested": tested})
 
-    def _admits(self, questions: int, contradicted: int) -> bool:
-        """Return whether questions are evidence enough to admit a rule."""
-        evidence = evidence_within(self.within, questions, contradicted)
-        return evidence >= self._needed_evidence
+    def _confirms(self, rule: TestedRule) -> bool:
+        """Return whether the questions since the admission of a rule are evidence
+        enough by themselves.
+        """
+        evidence = evidence_within(self.within, *rule.since)
+        return evidence >= -math.log(_ALPHA_OF_TRIAL)
 
     @property
     def rule(self) -> str | None:
@@ -510,8 +516,10 @@ class LearnedEscalation(_Record):
         gain = max(_gain(rate, bet * self.within, self.within) for bet in _BETS)
         if gain <= 0:
             return math.inf
-        evidence = evidence_within(self.within, rule.questions, rule.contradicted)
-        return (self._needed_evidence - evidence) / gain
+        return (self._needed_evidence - self._evidence(rule)) / gain
+
+    def _evidence(self, rule: TestedRule) -> float:
+        return evidence_within(self.within, rule.questions, rule.contradicted)
 
     @property
     def _alpha(self) -> float:
