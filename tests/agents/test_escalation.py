@@ -280,9 +280,10 @@ def test_models_with_tools_bound_learn_together(agents: Any) -> None:
 
 
 @pytest.mark.full
-def test_an_agent_learns(agents: Any) -> None:
+@pytest.mark.parametrize("options", [{}, {"calibration": Online(audit=0)}], ids=["by default", "online"])
+def test_an_agent_learns(agents: Any, options: dict[str, Any]) -> None:
     one, other = small(PARIS), large(PARIS)
-    middleware = ReASCMiddleware(escalate_to=Escalation(other, within=0.5), calibration=Online(audit=0))
+    middleware = ReASCMiddleware(escalate_to=Escalation(other, within=0.5), **options)
     agent = agent_of(one, middleware)
     states = [agents.ask(agent) for _ in range(10)]
     assert by(states[0])[0] == "large" and by(states[-1])[0] == "small"
