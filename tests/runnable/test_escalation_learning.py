@@ -447,7 +447,9 @@ def test_a_rule_given_beside_a_calibration_decides(runner: Any) -> None:
 def test_a_batch_learns_and_tells_each_change_once(runner: Any, logged: Any) -> None:
     reasc = pair(concurrency=1)
     runner.batch(reasc, [f"q{at}" for at in range(60)], {"max_concurrency": 8})
-    assert len(logged()) == 1 and known(reasc).rows >= 18
+    lines = [line for _, line in logged()]
+    admitted, *confirmed = lines
+    assert "on trial" in admitted and len(confirmed) <= 1 and known(reasc).rows >= 18
 
 
 def test_with_labels_a_contradiction_is_a_right_answer_lost(runner: Any) -> None:
