@@ -149,7 +149,8 @@ class Stream:
             easy = round((1 - self.hard) * questions)
             return [0.0] * easy + [1.0] * (questions - easy)
         if self.order == "sorted":
-            return np.linspace(0, 2 * self.hard, questions).tolist()
+            rising: list[float] = np.linspace(0, 2 * self.hard, questions).tolist()
+            return rising
         asked: list[float] = []
         while len(asked) < questions:
             is_hard = rng.random() < self.hard
