@@ -5,17 +5,22 @@ question of one kind are drawn independently, so that the true rate of contradic
 every rule is known. A run learns from the first question on, as live, by the loop that
 replays recordings. In a stationary world at most 5 % of runs may ever admit a rule that
 contradicts the large model on more questions than ``--within`` allows. In the others, a
-model or the order changes midway; there it counts how soon the rule is closed. A
-thousand runs of all worlds take some 20 minutes on two cores.
+model or the order changes midway; there it counts how soon the rule is closed.
+
+Streams ask easy and hard questions in topics or in blocks, which the promise does not
+cover. Of these it is told how often a bad rule is admitted, and decides with the usual
+audits, and on how many of all questions an answer was delivered that contradicts the
+large model. A thousand runs of all worlds and streams take some 40 minutes on two
+cores.
 """
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 from langchain_reasc_lab.escalation import AUDITED, Answered, JoinedQuestion, play
@@ -112,6 +117,68 @@ def worlds(within: float) -> dict[str, World]:
             [], then=[Kind(3 * w, wrong, sure), Kind(0.3, (0.5, 0.2), sure)]
         ),
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Questions that come in topics or in blocks.
+
+    Attributes:
+        contradicted: the share of a hard topic's questions on which every rule
+            contradicts the large model.
+        hard: the share of hard topics.
+        length: the mean number of questions of a topic, which is geometric; 1 for
+            questions in random order.
+        order: ``"blocks"`` asks all hard questions last, and ``"sorted"`` has
+            contradictions become more frequent from question to question.
+    """
+
+    contradicted: float
+    hard: float
+    length: float = 1.0
+    order: Literal["topics", "blocks", "sorted"] = "topics"
+
+    @property
+    def rate(self) -> float:
+        """The rate of contradictions over all questions, of every rule."""
+        return self.contradicted * self.hard
+
+    def hardness(self, questions: int, rng: np.random.Generator) -> list[float]:
+        """Return how hard each question is, from 0 to 1, in the order of asking."""
+        if self.order == "blocks":
+            easy = round((1 - self.hard) * questions)
+            return [0.0] * easy + [1.0] * (questions - easy)
+        if self.order == "sorted":
+            rising: list[float] = np.linspace(0, 2 * self.hard, questions).tolist()
+            return rising
+        asked: list[float] = []
+        while len(asked) < questions:
+            is_hard = rng.random() < self.hard
+            length = rng.geometric(1 / self.length)
+            asked += [float(is_hard)] * length
+        return asked[:questions]
+
+    def kinds(self, hardness: float) -> list[Kind]:
+        """Return the kinds of questions of a topic. Of hard ones more are contested."""
+        sure, wrong = (1.0, 0.0), (0.0, 1.0)
+        return [
+            Kind(self.contradicted * hardness, wrong, sure),
+            Kind(0.1 + 0.2 * hardness, (0.5, 0.2), sure),
+        ]
+
+
+STREAMS: Final[Mapping[str, Stream]] = {
+    "8.3 % in random order": Stream(0.25, 1 / 3),
+    "8.3 % in topics of 20": Stream(0.25, 1 / 3, 20),
+    "8.3 % in topics of 50": Stream(0.25, 1 / 3, 50),
+    "8.3 % in topics of 100": Stream(0.25, 1 / 3, 100),
+    "6 % in topics of 50, a tenth hard": Stream(0.6, 0.1, 50),
+    "10 %, the easy half first": Stream(0.2, 0.5, order="blocks"),
+    "7.5 %, sorted": Stream(0.15, 0.5, order="sorted"),
+    "2 % in random order": Stream(0.1, 0.2),
+    "2 % in topics of 50": Stream(0.1, 0.2, 50),
+}
+"""The streams by name, with their rates of contradictions."""
 
 
 def contradictions(kinds: Sequence[Kind], rule: StoppingRule) -> float:
@@ -281,6 +348,84 @@ def run(name: str, seed: int, *, within: float, questions: int, after: int) -> R
     return found._replace(audits=None, questions=None)
 
 
+class StreamRun(NamedTuple):
+    """What one run of a stream showed.
+
+    Attributes:
+        decided: whether any rule ever decided.
+        free: whether one ever decided with the usual audits.
+        delivered: the share of all questions to which an answer was given that
+            contradicts the large model.
+        shadowed: the share of questions that both models were asked.
+        cost: the mean cost of a question, in answers of the large model.
+    """
+
+    decided: bool
+    free: bool
+    delivered: float
+    shadowed: float
+    cost: float
+
+
+def run_stream(name: str, seed: int, *, within: float, questions: int) -> StreamRun:
+    """Let it learn from one stream."""
+    stream = STREAMS[name]
+    rng = np.random.default_rng([seed, list(STREAMS).index(name)])
+    known = LearnedEscalation(within=within)
+    share = known.share(AUDITED)
+    rule = None
+    decided = False
+    free = False
+    delivered = 0.0
+    shadowed = 0
+    spent = 0.0
+    for hardness in stream.hardness(questions, rng):
+        kinds = stream.kinds(hardness)
+        number = rng.random()
+        if number >= share:
+            spent += cost(kinds, rule)
+            if rule is not None:
+                delivered += contradictions(kinds, rule)
+            continue
+        played, known = play(drawn_question(kinds, rng), number, known)
+        shadowed += 1
+        spent += played.cost
+        share = known.share(AUDITED)
+        rule = None if known.rule is None else known.rule_named(known.rule)
+        decided |= rule is not None
+        free |= rule is not None and share == AUDITED
+    return StreamRun(
+        decided, free, delivered / questions, shadowed / questions, spent / questions
+    )
+
+
+def print_streams(
+    names: Iterable[str], pool: Executor, seeds: Sequence[int], **options: Any
+) -> None:
+    """Run each stream with each seed, and print a table."""
+    print(
+        "\n| stream | a rule decided | with the usual audits | contradictions "
+        "delivered: mean, 95 % of runs | asked of both | cost |"
+    )
+    print("|---|---|---|---|---|---|")
+    for name in names:
+        run_seed = partial(run_stream, name, **options)
+        runs = list(pool.map(run_seed, seeds, chunksize=4))
+        decided = exact(sum(each.decided for each in runs), len(runs)).percent
+        free = exact(sum(each.free for each in runs), len(runs)).percent
+        delivered = [100 * each.delivered for each in runs]
+        most = np.quantile(delivered, 0.95)
+        shadowed = 100 * np.mean([each.shadowed for each in runs])
+        spent = np.mean([each.cost for each in runs])
+        print(
+            f"| {name} | {decided.value:.0f} % {decided.interval('.0f')} | "
+            f"{free.value:.0f} % {free.interval('.0f')} | "
+            f"{np.mean(delivered):.2f} %, {most:.1f} % | {shadowed:.0f} % | "
+            f"{spent:.2f} |",
+            flush=True,
+        )
+
+
 def _bad(known: LearnedEscalation, kinds: Sequence[Kind]) -> bool:
     """Return whether a rule decides that contradicts more often than is allowed."""
     return (
@@ -305,9 +450,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--within", type=float, default=0.05, help="the bound (%(default)s)"
     )
     parser.add_argument(
+        "--stream-questions",
+        type=int,
+        default=2000,
+        help="of each run of a stream (%(default)s)",
+    )
+    parser.add_argument(
         "--worlds",
-        nargs="+",
+        nargs="*",
         choices=worlds(0.05),
+        metavar="NAME",
+        help="some of them alone",
+    )
+    parser.add_argument(
+        "--streams",
+        nargs="*",
+        choices=STREAMS,
         metavar="NAME",
         help="some of them alone",
     )
@@ -316,18 +474,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(arguments)
+    chosen_worlds = list(worlds(given.within))
+    chosen_streams = list(STREAMS)
+    if given.worlds is not None or given.streams is not None:
+        chosen_worlds = given.worlds or []
+        chosen_streams = given.streams or []
+    seeds = range(given.seed, given.seed + given.runs)
     print(
-        f"{given.runs} runs of {given.questions} questions in each world, within "
-        f"{given.within:g} (seed {given.seed})\n"
+        f"{given.runs} runs of {given.questions} questions in each world, of "
+        f"{given.stream_questions} in each stream, within {given.within:g} (seed "
+        f"{given.seed})\n"
     )
-    print(
-        "| world | rate by 3, 2, 1 votes | a rule admitted | above the bound | differs "
-        "too often | cost |"
-    )
-    print("|---|---|---|---|---|---|")
+    if chosen_worlds:
+        print(
+            "| world | rate by 3, 2, 1 votes | a rule admitted | above the bound | "
+            "differs too often | cost |"
+        )
+        print("|---|---|---|---|---|---|")
     changed = {}
     with ProcessPoolExecutor(given.processes) as pool:
-        for name in given.worlds or worlds(given.within):
+        for name in chosen_worlds:
             one = partial(
                 run,
                 name,
@@ -335,9 +501,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 questions=given.questions,
                 after=given.after,
             )
-            runs = list(
-                pool.map(one, range(given.seed, given.seed + given.runs), chunksize=8)
-            )
+            runs = list(pool.map(one, seeds, chunksize=8))
             kinds = worlds(given.within)[name].kinds
             rates = ", ".join(
                 f"{100 * contradictions(kinds, Race(votes)):.3g}" for votes in (3, 2, 1)
@@ -359,6 +523,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     for each in runs
                     if each.audits is None or each.audits == each.audits
                 ]
+        if chosen_streams:
+            print_streams(
+                chosen_streams,
+                pool,
+                seeds,
+                within=given.within,
+                questions=given.stream_questions,
+            )
     if changed:
         print(
             "\n| change | runs with a bad rule | audits until it is closed: median, 90 "

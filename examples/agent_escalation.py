@@ -12,8 +12,8 @@ each step forces a tool (``tool_choice``), and the model chooses only the argume
 Looking at the stock does no harm (``read_only``), so the small model's first call is
 made. An order is put to the vote. If three calls of the small model are the same, the
 order is made. Otherwise SmolLM2 is asked, and if that fails, nothing is ordered
-(``on_undecided="raise"``). Three equal calls promise nothing; ``calibration="online"``
-learns what can be promised.
+(``on_undecided="raise"``). This is ``rule="race"``, which promises nothing. Without it,
+the larger model would take all steps until it is known what can be promised.
 """
 
 import argparse
@@ -84,6 +84,7 @@ def main() -> None:
     ):
         votes = ReASCMiddleware(
             escalate_to=Escalation(large, prices=140),
+            rule="race",
             read_only=["stock"],
             on_undecided="raise",
         )

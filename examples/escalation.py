@@ -1,4 +1,4 @@
-"""A small model before a larger one: ``ReASCRunnable(model=small, escalate_to=large, calibration="online")``.
+"""A small model before a larger one: ``ReASCRunnable(model=small, escalate_to=large)``.
 
     python examples/escalation.py                        # 160 questions: a minute or two on two cores
     python examples/escalation.py --within 0.1           # a weaker promise, which takes fewer questions to prove
@@ -12,7 +12,7 @@ capitals and opposites, of which it knows nothing. It is not told which is which
 
 At first the larger model answers, and the small one is asked for comparison. As soon as the small model's equal votes
 have been shown to agree with the larger model, they are the answer. A token of the larger model counts 140 times one of
-the small model, because that is the ratio of their sizes.
+the small model, because that is the ratio of their sizes. The questions come in random order, as the promise needs.
 """
 
 import argparse
@@ -216,7 +216,6 @@ def main() -> None:
         reasc = ReASCRunnable(
             model=small,
             escalate_to=Escalation(large, within=given.within, prices=140),
-            calibration="online",
         )
         for start in range(0, len(asked), 20):
             part = [question for question, _ in asked[start : start + 20]]

@@ -72,9 +72,13 @@ class DriftMonitor:
 
     Args:
         detectors: those of a monitor to go on from.
+        alarm: the evidence R that raises the alarm.
     """
 
-    def __init__(self, detectors: Sequence[float] = ()) -> None:
+    def __init__(
+        self, detectors: Sequence[float] = (), *, alarm: float = ALARM
+    ) -> None:
+        self._alarm = alarm
         # R of each bet: lower by each shift, then higher.
         self._detectors = list(detectors) or [0.0] * 2 * len(_SHIFTS)
 
@@ -112,7 +116,7 @@ class DriftMonitor:
         if not lower_only:
             higher = _after_bet(higher, 1 - predicted - margin, 1 - outcome)
         self._detectors = [*lower, *higher]
-        if self.evidence < ALARM:
+        if self.evidence < self._alarm:
             return False
         self._detectors = [0.0] * len(self._detectors)
         return True

@@ -18,6 +18,11 @@ above ``within``" is a martingale that ever reaches 1/α with a probability of a
 so it may be read after every question. Rules are tested in a fixed order, from cautious
 to bold (fixed-sequence testing): a rule is admitted only after those before it, and all
 tests share one α.
+
+The test needs questions in random order. Live, they come in topics and in blocks, and a
+first easy topic admits a rule that the next topic refutes. So an admitted rule is on
+trial, and more questions stay in the shadow, until those since its admission pass a
+test of their own.
 """
 
 import math
@@ -48,7 +53,9 @@ WITHIN: Final = 0.05
 """The default bound on the rate of contradictions."""
 ALPHA: Final = 0.05
 DEFAULT_RACE: Final = Race(3)
-"""The rule that decides where nothing was learned. It promises nothing."""
+"""The rule by which the small model is sampled to learn, and votes where nothing is
+learned. By itself it promises nothing.
+"""
 _VOTES: Final = (3, 2, 1)
 _SHARES: Final = (0.25, 0.5, 0.75, 0.9)
 """The shares of first responses that the rules by confidence accept, in the order in
@@ -83,12 +90,19 @@ _TRICKLE: Final = 0.03
 """
 _DOUBT: Final = 6.0
 """The evidence of drift from which on more questions are audited. Without
-contradictions it stays below 3.
+contradictions it stays below 3, and one contradiction lifts it to 13.
+"""
+_ALPHA_OF_TRIAL: Final = 0.2
+"""The α of the second test, on the questions since the admission alone: 43 without a
+contradiction end a trial at the default bound.
+"""
+_ALARM: Final = 100
+"""The evidence of drift at which admissions are withdrawn. A rule that contradicts on
+exactly ``within`` of the questions reaches it after 200 audits, on average and at
+least.
 """
 _AUDITED_IN_DOUBT: Final = 0.3
-"""The share that is audited then: what drifts is closed after a quarter as many
-questions.
-"""
+"""The share of questions that is audited while a rule is on trial, or in doubt."""
 _PAYS: Final = 0.9
 """The cost of a rule, in answers of the large model, up to which the rule is worth a
 test.
@@ -174,6 +188,9 @@ class TestedRule(_Record):
         contradicted: questions on which it contradicts the large model.
         admitted: the number of the shadowed question after which it was admitted; None
             if it is not.
+        since: questions since it was admitted, and contradictions among them.
+        confirmed: the number of the shadowed question after which those since its
+            admission passed their own test; None if they have not.
         drift: the evidence, since it was admitted, that it contradicts more often.
     """
 
@@ -183,6 +200,8 @@ class TestedRule(_Record):
     accepted: _Pair = (0, 0)
     contradicted: int = Field(default=0, ge=0)
     admitted: int | None = None
+    since: tuple[int, int] = (0, 0)
+    confirmed: int | None = None
     drift: tuple[float, ...] = ()
 
     def after(self, row: Shadowed, rule: StoppingRule) -> "TestedRule":
@@ -192,8 +211,13 @@ class TestedRule(_Record):
         is_played = decision.stop or not row.agrees
         samples = decision.samples if is_played else 0
         is_contradicted = accepts and row.contradicts
+        questions, contradicted = self.since
+        if self.admitted is not None:
+            questions += 1
+            contradicted += is_contradicted
         return self.model_copy(
             update={
+                "since": (questions, contradicted),
                 "rows": _added(self.rows, row, 1),
                 "played": _added(self.played, row, int(is_played)),
                 "samples": _added(self.samples, row, samples),
@@ -201,6 +225,11 @@ class TestedRule(_Record):
                 "contradicted": self.contradicted + is_contradicted,
             }
         )
+
+    @property
+    def is_on_trial(self) -> bool:
+        """Whether it was admitted, and no second block of questions agrees yet."""
+        return self.admitted is not None and self.confirmed is None
 
     @property
     def questions(self) -> int:
@@ -277,15 +306,15 @@ class LearnedEscalation(_Record):
     labelled: bool = False
 
     def after(self, row: Shadowed) -> "LearnedEscalation":
-        """Return what is known after one more shadowed question. Drift forgets all that
-        was known before.
+        """Return what is known after one more shadowed question. If a rule contradicts
+        more often than it may, all that was known before is forgotten.
         """
         tested: dict[str, TestedRule] = {}
         for name, rule in self._rules.items():
             before = self._tested_rule(name)
             after = before.after(row, rule)
             if after.admitted is not None:
-                monitor = DriftMonitor(after.drift)
+                monitor = DriftMonitor(after.drift, alarm=_ALARM)
                 is_contradicted = after.contradicted > before.contradicted
                 has_drifted = monitor.observe(
                     1 - self.within, 1.0 - is_contradicted, margin=0.0, lower_only=True
@@ -314,11 +343,15 @@ class LearnedEscalation(_Record):
         return learned._admitting()
 
     def _admitting(self) -> "LearnedEscalation":
-        """Admit the rules that the evidence allows, in order."""
+        """Admit the rules that the evidence allows, in order, and end the trials of
+        those that the evidence since then confirms.
+        """
         tested = dict(self.tested)
         for chain in self._chains:
             for name in chain:
                 rule = self._tested_rule(name)
+                if rule.is_on_trial and self._confirms(rule):
+                    tested[name] = rule.model_copy(update={"confirmed": self.rows})
                 if rule.admitted is not None:
                     continue
                 if self._evidence(rule) < self._needed_evidence:
@@ -326,6 +359,13 @@ class LearnedEscalation(_Record):
                     break
                 tested[name] = rule.model_copy(update={"admitted": self.rows})
         return self.model_copy(update={"tested": tested})
+
+    def _confirms(self, rule: TestedRule) -> bool:
+        """Return whether the questions since the admission of a rule are evidence
+        enough by themselves.
+        """
+        evidence = evidence_within(self.within, *rule.since)
+        return evidence >= -math.log(_ALPHA_OF_TRIAL)
 
     @property
     def rule(self) -> str | None:
@@ -351,16 +391,30 @@ class LearnedEscalation(_Record):
 
         Args:
             drawn: a number from [0, 1) that was drawn for the question.
-            audit: the share of questions that is shadowed once a rule decides.
+            audit: see :meth:`share`.
+        """
+        rule = None if self.rule is None else self._rules[self.rule]
+        return Course(rule, drawn < self.share(audit), self)
+
+    def share(self, audit: float) -> float:
+        """Return the share of questions that both models are asked now.
+
+        Args:
+            audit: the share once a rule decides, and is neither on trial nor in doubt.
         """
         name = self.rule
+        if self._is_promising(name):
+            return 1.0
         if name is None:
-            shadowed = self._is_promising(None) or drawn < _TRICKLE
-            return Course(None, shadowed, self)
-        if self._is_doubted:
-            audit = max(audit, _AUDITED_IN_DOUBT)
-        shadowed = self._is_promising(name) or drawn < audit
-        return Course(self._rules[name], shadowed, self)
+            return _TRICKLE
+        if self._tested_rule(name).is_on_trial or self._is_doubted:
+            return max(audit, _AUDITED_IN_DOUBT)
+        return audit
+
+    @property
+    def is_on_trial(self) -> bool:
+        """Whether the rule that decides is on trial."""
+        return self.rule is not None and self._tested_rule(self.rule).is_on_trial
 
     @property
     def _is_doubted(self) -> bool:
@@ -499,7 +553,8 @@ class LearnedEscalation(_Record):
     def status(self) -> str:
         """What decides now, and why, in one line."""
         if self.rule is not None:
-            return self.promise(self.rule)
+            promise = self.promise(self.rule)
+            return f"{promise}; {self.trial}" if self.trial else promise
         plural = "" if self.rows == 1 else "s"
         asked = f"{self.rows} question{plural} that both models were asked"
         if self._is_promising(None):
@@ -516,11 +571,23 @@ class LearnedEscalation(_Record):
             )
         return f"the large model answers alone, by {asked}: {likeliest} {reason}"
 
+    @property
+    def trial(self) -> str | None:
+        """Why the rule that decides is on trial; None if it is not."""
+        if self.rule is None or not self.is_on_trial:
+            return None
+        questions, contradicted = self._tested_rule(self.rule).since
+        return (
+            f"on trial, with contradictions on {contradicted} of {questions} questions "
+            f"since its admission: learning asks both models {_AUDITED_IN_DOUBT:.0%} of "
+            "the questions until these are evidence enough by themselves"
+        )
+
     def status_changed(self, before: "LearnedEscalation") -> bool:
-        """Return whether another rule decides than before, or it was given up, or taken
-        up again, to find one.
+        """Return whether another rule decides than before, or is no longer on trial, or
+        it was given up, or taken up again, to find one.
         """
-        if self.rule != before.rule:
+        if self.rule != before.rule or self.is_on_trial != before.is_on_trial:
             return True
         return self._is_promising(self.rule) != before._is_promising(before.rule)
 
@@ -532,8 +599,8 @@ class LearnedEscalation(_Record):
             contradicts = "is wrong where the large model is right"
         return (
             f"{name}, else the large model: {contradicts} on {rule.contradicted} of "
-            f"{rule.questions} questions, so on at most {self.bound(name):.1%} "
-            f"({1 - ALPHA:.0%} confidence)"
+            f"{rule.questions} questions, so on at most {self.bound(name):.1%} of "
+            f"questions in random order ({1 - ALPHA:.0%} confidence)"
         )
 
     def plain_words(self) -> tuple[str, str | None]:
@@ -550,7 +617,8 @@ class LearnedEscalation(_Record):
         verdict = (
             f"Expect {self.cost(self.rule):.0%} of the price of the large model alone: "
             f"{self.rule} of the small one may stand, and at most "
-            f"{self.bound(self.rule):.1%} of the answers {self._contradict}."
+            f"{self.bound(self.rule):.1%} of the answers {self._contradict}, if "
+            "questions come in random order."
         )
         return verdict, None
 

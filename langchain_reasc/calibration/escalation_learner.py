@@ -206,7 +206,7 @@ class EscalationLearner:
 def _log_change(before: LearnedEscalation, after: LearnedEscalation) -> None:
     if after.restarts > before.restarts:
         logger.warning(
-            "the small model contradicts the large one more often than it did: "
+            "the small model contradicts the large one more often than it may: "
             "learning begins again"
         )
     elif after.status_changed(before):

@@ -245,8 +245,8 @@ def _escalation(learned: LearnedEscalation) -> Iterator[Entry]:
     if learned.restarts:
         yield Entry(
             "",
-            f"all was forgotten {learned.restarts} times, because the small model got "
-            "worse",
+            f"all was forgotten {learned.restarts} times, because a rule contradicted "
+            "more often than it may",
         )
     if large:
         yield Entry(
@@ -258,7 +258,9 @@ def _escalation(learned: LearnedEscalation) -> Iterator[Entry]:
     if learned.labelled:
         failure = "is wrong where the large model is right"
     yield Entry(
-        "Promise", f"on at most {learned.within:.1%} of questions an answer {failure}"
+        "Promise",
+        f"on at most {learned.within:.1%} of questions, if they come in random order, "
+        f"an answer {failure}",
     )
     table = [("", "tested", "against", "at most", "cost", "")]
     # A rule without rows has no figures yet.

@@ -97,6 +97,7 @@ def ask(
         if not any(name.startswith("hf:") for name in models):
             live.start()
         # This takes seconds.
+        from langchain_reasc.calibration import DEFAULT_RACE
         from langchain_reasc.method.registry import rule_from_text
         from langchain_reasc.runnable.runnable import ReASCRunnable
 
@@ -105,13 +106,17 @@ def ask(
             if trace:
                 _show_sample(console, response, decision)
 
-        stopping = None
-        if rule is not None:
-            stopping = rule_from_text(rule, budget=max_samples)
         prompting = asking.prompting()
         source.check()
         is_shipped = source.is_shipped and not larger.is_given
         loaded = _calibration(calibration, shipped=is_shipped)
+        is_race = larger.is_given and rule is None and loaded is None
+        stopping = None
+        if rule is not None:
+            stopping = rule_from_text(rule, budget=max_samples)
+        elif is_race:
+            # One question is too few to learn from.
+            stopping = DEFAULT_RACE
         # The model is asked as in calibration.
         confidence: Literal["stated"] | None = None
         if loaded is not None and loaded.fingerprint.ask_confidence is not None:
@@ -140,6 +145,12 @@ def ask(
         print_json(_as_data(result))
     else:
         _show(result)
+    if is_race:
+        remark(
+            f"note: {DEFAULT_RACE.votes} equal votes of the smaller model stand, which "
+            "promises nothing; reasc calibrate learns which answers may stand, for "
+            "--calibration"
+        )
     if source.is_shipped:
         remark(
             "note: the shipped model can only solve arithmetic word problems; --model "

@@ -99,8 +99,8 @@ def calibrate(
     64 questions are a good number.
 
     With a larger model, both models are asked each question, to learn when an answer of the smaller one may stand. The
-    promise is bounded with 95 % confidence, and takes 76 questions without a contradiction, or 200 to 300 with some. If
-    nothing can be promised, the larger model answers alone.
+    promise holds with 95 % confidence for questions in random order, and takes 76 questions without a contradiction, or
+    200 to 300 with some. If nothing can be promised, the larger model answers alone.
 
     A calibration holds for this model file, these sampling parameters and this system message; ReASCRunnable refuses it
     elsewhere. To try other signals or corrected labels without the model, record its responses (reasc record), and

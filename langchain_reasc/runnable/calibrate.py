@@ -145,12 +145,14 @@ def calibrate(
             ``ReASCRunnable(calibration=Online(state=...))`` can learn from it.
         concurrency: questions in flight at once (by default 8), each with up to 4
             responses.
-        seed: the seed of the calibration, by default 0.
+        seed: the seed of the calibration, and of the order of the questions with
+            ``escalate_to``, by default 0.
         escalate_to: a larger model, or :class:`~langchain_reasc.Escalation` with what
             is promised and what the models cost. Both models are then asked, and the
             calibration says only when an answer of ``model`` may stand, see
             :attr:`langchain_reasc.ReASCRunnable.escalate_to`. It takes 76 questions
-            without a contradiction, and 200 to 300 with some. With right answers to all
+            without a contradiction, and 200 to 300 with some. The promise holds for
+            questions in random order, so they are shuffled. With right answers to all
             questions, a contradiction is a question on which ``model`` is wrong and the
             larger model is right.
         config: callbacks, tags and metadata of the calls.
@@ -228,8 +230,10 @@ async def _calibrate(
             )
         face_options["escalate_to"] = escalate_to
         face_options["calibration"] = Online(state=checkpoint)
+        order = np.random.default_rng(seed).permutation(len(inputs))
+        shuffled = [inputs[index] for index in order]
         return await calibrate_two_models(
-            io, face_options, inputs, concurrency, ensure_config(config), progress
+            io, face_options, shuffled, concurrency, ensure_config(config), progress
         )
     asking = _Asking(
         face_options,

@@ -79,9 +79,10 @@ class Escalation:
         model: the larger model, or its name.
         within: what learning promises, with 95 % confidence: on at most this share of
             questions, an answer of the small model contradicts an answer that the
-            larger model repeats. Where the small model cannot keep that, or does not
-            pay, the larger model answers alone. A promise below 0.05 takes more
-            questions than most have. None is what a calibration promises, or 0.05.
+            larger model repeats, if questions come in random order. Where the small
+            model cannot keep that, or does not pay, the larger model answers alone. A
+            promise below 0.05 takes more questions than most have. None is what a
+            calibration promises, or 0.05.
         prices: dollars for a million prompt and generated tokens of the small model and
             of the larger one: ``((0.15, 0.6), (2.5, 10))``; or how many times as much a
             token of the larger model costs. They decide whether a rule pays.
@@ -154,9 +155,10 @@ class Options(Checked):
     ) = Field(
         default=None,
         description="""
-        A calibration, the path of its file, or None to count votes. ``"online"`` learns
-        without labels from how the responses to each question agree: it counts votes
-        (ASC) for 16 questions, then decides by its own rule and continues to learn.
+        A calibration, the path of its file, or None to count votes; with
+        ``escalate_to``, None is ``"online"``. ``"online"`` learns without labels from
+        how the responses to each question agree: it counts votes (ASC) for 16
+        questions, then decides by its own rule and continues to learn.
         Logprobs are used if the model returns them. ``Online(state=..., audit=...)``
         does the same with a file that keeps what is learned. ``"mixture"`` is the
         paper's Algorithm 2. Copies of a runnable learn together.
@@ -300,15 +302,16 @@ class Options(Checked):
     escalate_to: ModelOrName | Escalation | None = Field(
         default=None,
         description="""
-        A larger model, or its name, that answers where ``model`` is contested; a ReASC
-        model votes. By default, three equal votes of ``model`` are an answer, and the
-        first dissent asks the larger model. That promises nothing.
-        ``calibration="online"`` starts with the answers of the larger model, learns
-        from questions that both are asked when an answer of ``model`` may stand, and
-        keeps the promise of ``Escalation(model, within=..., prices=...)``: by default,
-        at most 5 % contradictions, where a token of the larger model costs 10 times as
-        much. A ``rule`` or another calibration decides on votes of ``model``, and what
-        is undecided is escalated.
+        A larger model, or its name, that answers where an answer of ``model`` may not
+        stand; a ReASC model votes. Without ``rule`` and ``calibration``, as with
+        ``calibration="online"``, the larger model answers at first, and questions that
+        both are asked tell when an answer of ``model`` may stand. That keeps the
+        promise of ``Escalation(model, within=..., prices=...)`` for questions in random
+        order: by default, at most 5 % contradictions, where a token of the larger model
+        costs 10 times as much. ``rule="race"`` accepts three equal votes of ``model``
+        and learns nothing, which promises nothing. With another ``rule``, or a
+        calibration of ``model`` alone, the votes of ``model`` decide, and what is
+        undecided is escalated.
         """,
     )
 
@@ -365,10 +368,15 @@ class Options(Checked):
 
     @property
     def online(self) -> Online | None:
-        """How ``calibration`` learns from all that is answered; None if it does not."""
+        """How what is answered is learned from; None if nothing is learned."""
         if isinstance(self.calibration, Online):
             return self.calibration
-        return Online() if self.calibration == "online" else None
+        is_default = (
+            self.escalate_to is not None
+            and self.calibration is None
+            and self.rule is None
+        )
+        return Online() if is_default or self.calibration == "online" else None
 
     @property
     def audit(self) -> float:
@@ -377,7 +385,7 @@ class Options(Checked):
 
     @property
     def is_learning(self) -> bool:
-        """Whether ``calibration`` learns from what is answered."""
+        """Whether anything is learned from what is answered."""
         return self.online is not None or self.calibration == "mixture"
 
     @property

@@ -350,7 +350,9 @@ class Escalating(Solving):
                 observe = partial(learner.observe, self._request.kind, row)
                 await self._request.run(observe)
         except Exception as error:  # of what the answer does not rest on
-            if is_control_flow(error) or self._request.cutoff.given_up:
+            if is_control_flow(error) or is_wrong_call(error):
+                raise
+            if self._request.cutoff.given_up:
                 raise
             logger.warning("a question could not be learned from", exc_info=error)
 
@@ -383,13 +385,18 @@ class Escalating(Solving):
 
     @property
     def _notices(self) -> Sequence[str]:
-        """Why the large model answers alone, or how far learning is; empty if a rule
-        decides.
+        """Why the large model answers alone, how far learning is, or that the rule that
+        decides is on trial; else empty.
         """
         learned = self._course.learned if self._course else None
-        if learned is None or learned.rule is not None:
+        if learned is None:
             return []
-        return [learned.status]
+        if learned.rule is None:
+            return [learned.status]
+        # A calibration that learns no more has no trial.
+        if self._cascade.learner is None or learned.trial is None:
+            return []
+        return [learned.trial]
 
     @property
     def _promise(self) -> str | None:

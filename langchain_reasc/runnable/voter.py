@@ -20,7 +20,6 @@ from langchain_reasc.answers import (
     held_to_schema,
 )
 from langchain_reasc.calibration import (
-    DEFAULT_RACE,
     Calibration,
     ConsensusCalibrator,
     MixtureCalibrator,
@@ -264,12 +263,6 @@ class Voter:
                 measure=self.mixture.measure,
                 is_counted=False,
             )
-        if self.is_small:
-            notice = (
-                f"nothing was learned: {DEFAULT_RACE.votes} equal votes of the small "
-                "model are an answer, by default"
-            )
-            return self.plan_by(DEFAULT_RACE, notices=(notice,))
         return self.plan_by(
             FiniteHorizon(budget=self.options.max_samples),
             notices=("no calibration: counting votes (finite horizon)",),

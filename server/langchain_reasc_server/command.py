@@ -363,7 +363,7 @@ def _summary(gateway: "Gateway", source: ModelOptions, where: str) -> str:
     counted = (
         "counting votes"
         if larger is None
-        else f"{DEFAULT_RACE.votes} equal votes are not contested"
+        else f"{DEFAULT_RACE.votes} equal votes stand, which promises nothing"
     )
     learns = {
         "online": f"learning without labels{kept}",

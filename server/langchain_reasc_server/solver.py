@@ -17,6 +17,7 @@ from starlette.requests import Request
 
 from langchain_reasc.agents.chat_model import ChatReASC
 from langchain_reasc.calibration import (
+    DEFAULT_RACE,
     ConsensusCalibrator,
     EscalationLearner,
     Observations,
@@ -131,6 +132,7 @@ class Solver:
         """
         self.upstream, self.votes = upstream, votes
         calibration: Any = votes.calibration
+        rule = self._rule(votes.calibration, escalates=larger is not None)
         if votes.state is not None:
             if calibration != "online":
                 raise ConfigurationError(
@@ -141,7 +143,7 @@ class Solver:
             model=upstream.chat_model,
             answer=votes.answer,
             max_samples=votes.max_samples,
-            rule=votes.rule,
+            rule=rule,
             calibration=calibration,
             concurrency=votes.concurrency,
             **(larger or {}),
@@ -333,6 +335,13 @@ class Solver:
         message = await self.upstream.solve(solver, call, hear, self.votes.in_flight)
         return Won(call, message, solver.max_samples, notice)
 
+    def _rule(self, calibration: str | None, *, escalates: bool) -> str | None:
+        """Return the rule that decides under a calibration if a request names none."""
+        if self.votes.rule is None and calibration is None and escalates:
+            # Without a rule, two models would learn.
+            return DEFAULT_RACE.name
+        return self.votes.rule
+
     def _offered(self, name: str) -> str:
         """Return the file of a calibration that a request chooses."""
         if name not in self.votes.offered:
@@ -367,6 +376,10 @@ class Solver:
                 name, own = asked["rule"], self.votes.rule or ""
                 # by its name, the operator's own
                 update["rule"] = own if own.partition(":")[0] == name else name
+            else:
+                larger = update.get("escalate_to", base.escalate_to)
+                escalates = larger is not None
+                update["rule"] = self._rule(calibration, escalates=escalates)
             if (
                 calibration == "online"
                 and update.get("answer", base.answer) != base.answer

@@ -123,9 +123,9 @@ def test_a_refusal_of_the_small_model_goes_to_the_large_one(agents: Any, face: s
     )
     large = acting({"": [SUNNY]})
     if face == "middleware":
-        agent = agent_of(refusing, ReASCMiddleware(escalate_to=large, concurrency=1))
+        agent = agent_of(refusing, ReASCMiddleware(rule="race", escalate_to=large, concurrency=1))
     else:
-        agent = agent_of(ChatReASC(model=refusing, escalate_to=large, concurrency=1))
+        agent = agent_of(ChatReASC(model=refusing, rule="race", escalate_to=large, concurrency=1))
     last = agents.ask(agent)["messages"][-1]
     assert last.text == SUNNY
     account = last.response_metadata["reasc"]
@@ -156,10 +156,10 @@ def test_only_the_first_of_two_models_is_asked_about(agents: Any, face: str) -> 
     small = acting({ASKED: [weather("Paris"), weather("Rome")], "": [SUNNY]})
     large = acting({ASKED: [weather("Oslo")], "": [SUNNY]})
     if face == "chat model":
-        agent = agent_of(ChatReASC(model=small, escalate_to=large, when=when, concurrency=1))
+        agent = agent_of(ChatReASC(model=small, rule="race", escalate_to=large, when=when, concurrency=1))
     else:
         function: Any = when_asked if "request" in face else when
-        agent = agent_of(small, ReASCMiddleware(escalate_to=large, when=function, concurrency=1))
+        agent = agent_of(small, ReASCMiddleware(rule="race", escalate_to=large, when=function, concurrency=1))
     state = agents.ask(agent)
     assert state["messages"][1].tool_calls[0]["args"] == {"city": "Oslo"}
     cities = [call["args"]["city"] for message in asked for call in message.tool_calls]
@@ -169,7 +169,7 @@ def test_only_the_first_of_two_models_is_asked_about(agents: Any, face: str) -> 
 @pytest.mark.parametrize("face", [ReASCRunnable, ChatReASC])
 def test_a_bound_temperature_reaches_both_models(runner: Any, face: Any) -> None:
     small, large = (Scripted(script=lambda question, index: Reply(f"the answer is {index}")) for _ in range(2))
-    reasc = face(model=small, escalate_to=large, answer="auto", concurrency=1)
+    reasc = face(model=small, rule="race", escalate_to=large, answer="auto", concurrency=1)
     runner.invoke(reasc.bind(temperature=0.5), "q")
     assert {kwargs["temperature"] for kwargs in [*small.log.kwargs, *large.log.kwargs]} == {0.5}
     assert large.log.kwargs
@@ -210,7 +210,7 @@ def test_progress_is_in_the_custom_stream_of_a_graph(agents: Any) -> None:
 def test_progress_of_two_models_names_the_model(agents: Any) -> None:
     small = acting({ASKED: [weather("Paris"), weather("Rome")], "": [SUNNY]})
     large = acting({ASKED: [weather("Oslo")], "": [SUNNY]})
-    agent = agent_of(small, ReASCMiddleware(escalate_to=large, concurrency=1))
+    agent = agent_of(small, ReASCMiddleware(rule="race", escalate_to=large, concurrency=1))
     events = agents.stream(agent, stream_mode="custom")
     assert [event["model"] for event in events] == ["small", "small", "large", "small"]
 

@@ -85,7 +85,7 @@ def test_contested_steps_go_to_the_large_model(
     agents: Any, first: Any, of_large: Any, options: Any, cities: Any, models: Any, why: Any, samples: Any
 ) -> None:
     one, other = small(first), large(of_large)
-    state = agents.ask(agent_of(one, ReASCMiddleware(escalate_to=other, concurrency=1, **options)))
+    state = agents.ask(agent_of(one, ReASCMiddleware(rule="race", escalate_to=other, concurrency=1, **options)))
     said = [message for message in state["messages"] if isinstance(message, AIMessage)]
     assert [call["args"]["city"] for message in said for call in message.tool_calls] == cities
     assert (by(state), reasons(state), samples_of(state)) == (models, why, samples)
@@ -109,7 +109,7 @@ def test_contested_steps_go_to_the_large_model(
 )
 def test_a_budget_is_of_both_models(agents: Any, budget: Any, models: Any, samples: Any) -> None:
     one, other = small(CONTESTED), large()
-    middleware = ReASCMiddleware(escalate_to=other, concurrency=1, **budget)
+    middleware = ReASCMiddleware(rule="race", escalate_to=other, concurrency=1, **budget)
     agent = agent_of(one, middleware, checkpointer=InMemorySaver())
     state = agents.ask(agent, config=THREAD)
     assert (by(state), samples_of(state)) == (models, samples)
@@ -123,7 +123,9 @@ def test_a_budget_is_of_both_models(agents: Any, budget: Any, models: Any, sampl
 def test_a_budget_counts_what_failed(agents: Any) -> None:
     down = [True]
     one, other = small(CONTESTED), Scripted(script=lambda last, index: DOWN if down else weather("Oslo"))
-    middleware = ReASCMiddleware(escalate_to=other, on_undecided="raise", concurrency=1, max_run_samples=50)
+    middleware = ReASCMiddleware(
+        rule="race", escalate_to=other, on_undecided="raise", concurrency=1, max_run_samples=50
+    )
     agent = agent_of(one, middleware, checkpointer=InMemorySaver())
     with pytest.raises(ConnectionError, match="down"):
         agents.ask(agent, config=THREAD)
@@ -180,7 +182,7 @@ def test_a_fallback_to_the_large_model_asks_that_alone(agents: Any, stream: bool
     """Both models fail in the first try; the fallback's is another."""
     tries = iter([DOWN])
     other = Scripted(script=lambda last, index: next(tries, weather("Oslo")) if last == ASKED else Reply("so it is"))
-    middleware = [ModelFallbackMiddleware(other), ReASCMiddleware(escalate_to=other)]
+    middleware = [ModelFallbackMiddleware(other), ReASCMiddleware(rule="race", escalate_to=other)]
     agent = agent_of(small([DOWN], [DOWN]), *middleware, checkpointer=InMemorySaver())
     if stream:
         agents.stream(agent, THREAD, stream_mode="messages")
@@ -194,7 +196,7 @@ def test_a_fallback_to_the_large_model_asks_that_alone(agents: Any, stream: bool
 def test_the_errors_of_both_models_and_of_a_fallback_are_the_providers_own(agents: Any, other: Any) -> None:
     of_large = large([Reply("", error=TimeoutError("the large one is slow"))])
     fallback = [] if other else [ModelFallbackMiddleware(of_large)]
-    both = [*fallback, *([other] if other else []), ReASCMiddleware(escalate_to=of_large)]
+    both = [*fallback, *([other] if other else []), ReASCMiddleware(rule="race", escalate_to=of_large)]
     with pytest.raises(TimeoutError, match="the large one is slow") as caught:
         agents.ask(agent_of(small([DOWN]), *both))
     if other:
@@ -208,7 +210,7 @@ def test_each_model_knows_what_a_router_had_the_other_write(agents: Any) -> None
     said = AIMessage(thought, tool_calls=call, response_metadata={"reasc": {"answered_by": "small"}})
     history = [HumanMessage(ASKED), said, ToolMessage("sunny", tool_call_id="c1")]
     one, other = small(PARIS), large()
-    agents.ask(agent_of(one, Routing(other), ReASCMiddleware(escalate_to=other)), {"messages": history})
+    agents.ask(agent_of(one, Routing(other), ReASCMiddleware(rule="race", escalate_to=other)), {"messages": history})
     read = other.log.prompts[0][1]
     assert (read.content, read.tool_calls[0]["id"]) == ("", "c1")
     assert not one.log.calls
@@ -217,7 +219,7 @@ def test_each_model_knows_what_a_router_had_the_other_write(agents: Any) -> None
 def test_handlers_hear_of_one_call_with_the_bill_of_both(agents: Any, runs: Any) -> None:
     heard = Counted()
     one, other = small(CONTESTED), large()
-    model = ChatReASC(model=one, escalate_to=other).bind_tools([get_weather])
+    model = ChatReASC(model=one, rule="race", escalate_to=other).bind_tools([get_weather])
     message = agents._runner.invoke(model, ASKED, {"callbacks": [heard, runs]})
     assert (heard.starts, heard.ends) == (1, 1)
     assert message.usage_metadata["total_tokens"] == billed(one) + billed(other)
@@ -235,7 +237,7 @@ def test_handlers_hear_of_one_call_with_the_bill_of_both(agents: Any, runs: Any)
     ids=["text", "agree", "small down", "contested"],
 )
 def test_texts_are_streamed_as_they_are_written(agents: Any, first: Any, pieces: int, text: str) -> None:
-    model = ChatReASC(model=small(first), escalate_to=large(["so it is"])).bind_tools([get_weather])
+    model = ChatReASC(model=small(first), rule="race", escalate_to=large(["so it is"])).bind_tools([get_weather])
     chunks = agents._runner.stream(model, ASKED)
     whole = chunks[0]
     for chunk in chunks[1:]:
@@ -248,7 +250,7 @@ def test_texts_are_streamed_as_they_are_written(agents: Any, first: Any, pieces:
 
 def test_a_stream_goes_on_with_what_the_large_model_says(agents: Any) -> None:
     begun = [Reply("let me look", calls=calls_of(city)) for city in ("Paris", "Rome")]
-    model = ChatReASC(model=small(begun), escalate_to=large(["so it is"])).bind_tools([get_weather])
+    model = ChatReASC(model=small(begun), rule="race", escalate_to=large(["so it is"])).bind_tools([get_weather])
     chunks = agents._runner.stream(model, ASKED)
     texts = "".join(chunk.text for chunk in chunks)
     assert texts.startswith("let me look") and texts.endswith("so it is")
@@ -258,7 +260,7 @@ def test_a_stream_goes_on_with_what_the_large_model_says(agents: Any) -> None:
 def test_a_stream_that_breaks_is_not_begun_anew(agents: Any) -> None:
     broken = [Reply("it is", error=ConnectionError("broken"))]
     other = large(["so it is"])
-    model = ChatReASC(model=small(broken), escalate_to=other)
+    model = ChatReASC(model=small(broken), rule="race", escalate_to=other)
     with pytest.raises(ConnectionError, match="broken"):
         agents._runner.stream(model, ASKED)
     assert not other.log.calls
@@ -278,9 +280,10 @@ def test_models_with_tools_bound_learn_together(agents: Any) -> None:
 
 
 @pytest.mark.full
-def test_an_agent_learns(agents: Any) -> None:
+@pytest.mark.parametrize("options", [{}, {"calibration": Online(audit=0)}], ids=["by default", "online"])
+def test_an_agent_learns(agents: Any, options: dict[str, Any]) -> None:
     one, other = small(PARIS), large(PARIS)
-    middleware = ReASCMiddleware(escalate_to=Escalation(other, within=0.5), calibration=Online(audit=0))
+    middleware = ReASCMiddleware(escalate_to=Escalation(other, within=0.5), **options)
     agent = agent_of(one, middleware)
     states = [agents.ask(agent) for _ in range(10)]
     assert by(states[0])[0] == "large" and by(states[-1])[0] == "small"
@@ -297,7 +300,7 @@ def test_an_agent_learns(agents: Any) -> None:
 def test_a_name_is_made_a_model_once_for_all_steps(agents: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
     monkeypatch.setattr("langchain_reasc.runnable.face.model_of", lambda name: made.append(name) or large())
-    agent = agent_of(small(CONTESTED), ReASCMiddleware(escalate_to="some:model"))
+    agent = agent_of(small(CONTESTED), ReASCMiddleware(rule="race", escalate_to="some:model"))
     for _ in range(2):
         assert by(agents.ask(agent)) == ["large", "small"]
     assert made == ["some:model"]
@@ -356,7 +359,7 @@ def served(stack: ExitStack, one: Any, other: Any) -> tuple[Served, Served]:
 def test_tools_are_bound_in_the_form_of_each_provider(agents: Any) -> None:
     with ExitStack() as stack:
         one, other = served(stack, Differing(), steps.Anthropic())
-        agent = agent_of(openai(one.root), ReASCMiddleware(escalate_to=anthropic(other.root, **THINKING)))
+        agent = agent_of(openai(one.root), ReASCMiddleware(rule="race", escalate_to=anthropic(other.root, **THINKING)))
         state = agents.ask(agent)
         assert by(state) == ["large", "small"]
         sent, of_large = one.requests[0]["tools"], other.requests[0]["tools"]
@@ -383,7 +386,7 @@ def test_the_large_model_is_sent_back_what_it_would_have_sent_itself(agents: Any
         small_said = AIMessage("and so?", id="s", response_metadata={"reasc": {"answered_by": "small"}})
         agents._runner.invoke(alone, [question, plain, *results, AIMessage("and so?"), question])
         expected = other.requests[-1]["messages"]
-        model = ChatReASC(model=openai(one.root), escalate_to=anthropic(other.root, **THINKING))
+        model = ChatReASC(model=openai(one.root), rule="race", escalate_to=anthropic(other.root, **THINKING))
         voting = model.bind_tools([get_weather])
         escalated = agents._runner.invoke(voting, [question])
         assert escalated.response_metadata["reasc"]["answered_by"] == "large"
@@ -406,7 +409,7 @@ def test_structured_output_across_two_providers(agents: Any, include_raw: bool, 
         pair = openai(one.root), anthropic(other.root)
         if swapped:
             pair = pair[1], pair[0]
-        structured = ChatReASC(model=pair[0], escalate_to=pair[1]).with_structured_output(
+        structured = ChatReASC(model=pair[0], rule="race", escalate_to=pair[1]).with_structured_output(
             Place, include_raw=include_raw
         )
         found = agents._runner.invoke(structured, "where?")
@@ -430,7 +433,7 @@ def test_structured_output_across_two_providers(agents: Any, include_raw: bool, 
 def test_structured_output_of_a_wrapped_large_model(agents: Any, wrap: Any, include_raw: bool) -> None:
     with ExitStack() as stack:
         one, other = served(stack, Differing(name="Place"), Tooled(city="Oslo"))
-        model = ChatReASC(model=openai(one.root), escalate_to=wrap(anthropic(other.root)))
+        model = ChatReASC(model=openai(one.root), rule="race", escalate_to=wrap(anthropic(other.root)))
         found = agents._runner.invoke(model.with_structured_output(Place, include_raw=include_raw), "where?")
         assert (found["parsed"] if include_raw else found) == Place(city="Oslo")
 
@@ -438,7 +441,9 @@ def test_structured_output_of_a_wrapped_large_model(agents: Any, wrap: Any, incl
 def test_langchain_saves_and_loads_it() -> None:
     pytest.importorskip("langchain_openai")
     prices = ((0.1, 0.2), (1, 2))
-    model = ChatReASC(model=openai("http://s"), escalate_to=Escalation(openai("http://l"), within=0.1, prices=prices))
+    model = ChatReASC(
+        model=openai("http://s"), rule="race", escalate_to=Escalation(openai("http://l"), within=0.1, prices=prices)
+    )
     given: Any = {"secrets_map": {"OPENAI_API_KEY": "none"}, "valid_namespaces": ["langchain_reasc"]}
     again = load(json.loads(dumps(model)), allowed_objects=[ChatReASC, type(model.model)], **given)
     assert again.escalate_to.within == 0.1 and again.escalate_to.prices == ((0.1, 0.2), (1.0, 2.0))
@@ -459,6 +464,6 @@ class Known(BaseModel):
 def test_what_the_large_model_says_is_held_to_the_class_of_the_schema_too(agents: Any) -> None:
     cities = (("Paris", "Rome"), ("Oslo",))
     one, other = (acting({ASKED: [calls(("Known", {"city": city})) for city in said]}) for said in cities)
-    model = ChatReASC(model=one, escalate_to=other).bind_tools([Known])
+    model = ChatReASC(model=one, rule="race", escalate_to=other).bind_tools([Known])
     account = agents._runner.invoke(model, ASKED).response_metadata["reasc"]
     assert (account["answered_by"], account["answer"], account["reason"]) == ("large", None, "unanswered")

@@ -148,7 +148,9 @@ class Pair:
 
 
 def agent(pair: Pair, settings: Any) -> Any:
-    return agent_of(pair.small, Overriding(model_settings=settings), ReASCMiddleware(escalate_to=pair.large))
+    return agent_of(
+        pair.small, Overriding(model_settings=settings), ReASCMiddleware(rule="race", escalate_to=pair.large)
+    )
 
 
 def asked(agents: Any, way: str, pair: Pair, settings: Any) -> AIMessage:
@@ -156,7 +158,7 @@ def asked(agents: Any, way: str, pair: Pair, settings: Any) -> AIMessage:
     if way == "middleware":
         return agents.ask(agent(pair, settings))["messages"][1]
     kind = ReASCRunnable if way.startswith("runnable") else ChatReASC
-    model: Any = kind(model=pair.small, escalate_to=pair.large, answer="message")
+    model: Any = kind(model=pair.small, rule="race", escalate_to=pair.large, answer="message")
     if way.endswith("call"):
         return agents._runner.invoke(model.bind_tools([get_weather]), ASKED, **settings)
     bound = model.bind_tools([get_weather], **settings)
@@ -214,7 +216,7 @@ def test_prompt_caching_of_anthropic_s_stays_with_a_claude(agents: Any, large: s
     caching = pytest.importorskip("langchain_anthropic.middleware").AnthropicPromptCachingMiddleware
     with ExitStack() as stack:
         pair = Pair(stack, "anthropic", large)
-        both = [ReASCMiddleware(escalate_to=pair.large), caching()]
+        both = [ReASCMiddleware(rule="race", escalate_to=pair.large), caching()]
         made = agent_of(pair.small, *(both if reasc_first else reversed(both)), system_prompt="Be brief.")
         assert by(agents.ask(made)) == ["large", "small"]
         sent = json.dumps(pair.servers[1].requests)
@@ -283,7 +285,7 @@ def test_a_thinking_claude_goes_on_after_a_step_of_the_small_model(agents: Any, 
     """The first step is the small model's, which agrees with itself; the second is contested."""
     small = Asking("Paris", "Paris", "Paris", "Rome", "Oslo")
     with serving(small) as one, serving(Thinker("Bern")) as other:
-        votes = ReASCMiddleware(escalate_to=thinking(other.root), concurrency=1)
+        votes = ReASCMiddleware(rule="race", escalate_to=thinking(other.root), concurrency=1)
         state = agents.ask(agent_of(openai(one.root), votes))
         assert steps_by(state) == ["small: Paris", "large: Bern"], state["messages"]
         [request] = other.requests
@@ -295,7 +297,7 @@ def test_a_thinking_claude_goes_on_after_a_step_of_the_small_model(agents: Any, 
 def test_a_claude_thinks_where_it_may(agents: Any) -> None:
     """In the first step of a turn, in one after its own, and again in the next turn."""
     with serving(Asking("Paris", "Rome")) as one, serving(Thinker("Bern", "Basel")) as other:
-        votes = ReASCMiddleware(escalate_to=claude(other.root, **THINKING), concurrency=1)
+        votes = ReASCMiddleware(rule="race", escalate_to=claude(other.root, **THINKING), concurrency=1)
         agent = agent_of(openai(one.root), votes)
         state = agents.ask(agent)
         assert steps_by(state) == ["large: Bern", "large: Basel"]
@@ -306,7 +308,7 @@ def test_a_claude_thinks_where_it_may(agents: Any) -> None:
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_thinking_small_claude_goes_on_after_a_step_of_the_large_model(agents: Any, streamed: bool) -> None:
     with serving(Thinker("Paris", "Rome", "Bern", "Bern", "Bern")) as one, serving(Differing("Oslo")) as other:
-        votes = ReASCMiddleware(escalate_to=openai(other.root), concurrency=1)
+        votes = ReASCMiddleware(rule="race", escalate_to=openai(other.root), concurrency=1)
         agent = agent_of(claude(one.root, **THINKING), votes)
         state = last_state(agents, agent) if streamed else agents.ask(agent)
         assert steps_by(state) == ["large: Oslo", "small: Bern"]
@@ -335,7 +337,9 @@ def test_a_turn_of_both_is_sent_without_any_thought(agents: Any, reminder: str |
     ]
     before = [message.model_copy(deep=True) for message in history]
     with serving(Asking(steps=3)) as one, serving(Thinker("Basel", steps=3)) as other:
-        model = ChatReASC(model=openai(one.root), escalate_to=claude(other.root, **THINKING), concurrency=1)
+        model = ChatReASC(
+            model=openai(one.root), rule="race", escalate_to=claude(other.root, **THINKING), concurrency=1
+        )
         message = agents._runner.invoke(model.bind_tools([get_weather]), history)
         assert message.response_metadata["reasc"]["answered_by"] == "large"
         assert history == before, "the history itself stays as it was"
@@ -355,7 +359,7 @@ def test_thoughts_that_another_claude_signed_are_left_out(agents: Any, account: 
     ]
     with serving(Differing()) as one, serving(Thinker("Bern", signed="claude-b")) as other:
         large = claude(other.root, "claude-b", **THINKING)
-        model = ChatReASC(model=openai(one.root), escalate_to=large).bind_tools([get_weather])
+        model = ChatReASC(model=openai(one.root), rule="race", escalate_to=large).bind_tools([get_weather])
         message = agents._runner.invoke(model, history)
         assert message.response_metadata["reasc"]["answered_by"] == "large"
         sent = json.dumps(other.requests[0]["messages"])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from langchain_reasc_lab.escalation import play_by
 
-from benchmarks.escalation_coverage import contradictions, cost, drawn_question, excess, main, run, worlds
+from benchmarks.escalation_coverage import STREAMS, contradictions, cost, drawn_question, excess, main, run, worlds
 from langchain_reasc.method import FirstConfident, Race, StoppingRule
 
 WITHIN = 0.05
@@ -43,3 +43,24 @@ def test_the_command_prints_a_row_for_each_world(capsys: pytest.CaptureFixture[s
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(" | ")[0] for line in lines[4:6]] == [f"| {name}" for name in chosen]
     assert lines[-1].startswith("| easy questions first | ")
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_stream_contradicts_as_often_as_its_name_says(name: str) -> None:
+    stream, rng = STREAMS[name], np.random.default_rng(0)
+    asked = stream.hardness(200_000, rng)
+    assert len(asked) == 200_000
+    rates = {hardness: contradictions(stream.kinds(hardness), Race(1)) for hardness in {0.0, 0.5, 1.0}}
+    assert rates[0.5] == pytest.approx((rates[0.0] + rates[1.0]) / 2)
+    sure = np.mean(asked) * stream.contradicted
+    assert sure == pytest.approx(stream.rate, rel=0.1)
+    assert name.startswith(f"{100 * stream.rate:.2g} %")
+
+
+def test_the_command_prints_a_row_for_each_stream(capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = ["10 %, the easy half first", "2 % in topics of 50"]
+    few = ["--runs", "2", "--stream-questions", "150", "--processes", "1"]
+    assert main([*few, "--streams", *chosen]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(" | ")[0] for line in lines[-2:]] == [f"| {name}" for name in chosen]
+    assert not any("at the bound" in line for line in lines)

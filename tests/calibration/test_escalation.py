@@ -212,7 +212,9 @@ def test_courses() -> None:
     assert (begun.course(0.99, 0.05).rule, begun.course(0.99, 0.05).shadowed) == (None, True)
     admitted = known([AGREES] * 18, within=0.2)
     assert admitted.course(0.99, 0.05).rule == Race(1)
-    assert [admitted.course(drawn, 0.05).shadowed for drawn in (0.049, 0.051)] == [True, False]
+    assert [admitted.course(drawn, 0.05).shadowed for drawn in (0.299, 0.301)] == [True, False], "it is on trial"
+    confirmed = known([AGREES] * 36, within=0.2)
+    assert [confirmed.course(drawn, 0.05).shadowed for drawn in (0.049, 0.051)] == [True, False]
     assert known([WRONG], within=0.2).course(0.99, 0.05).shadowed, "one contradiction is no reason to give up"
     refused = known([WRONG] * 12, within=0.2)
     assert refused.course(0.99, 0.05).rule is None
@@ -246,11 +248,58 @@ def test_drift_forgets_all(rate: float, restarts: bool) -> None:
 def test_contradictions_in_a_row_are_audited_more() -> None:
     """Evidence of drift that is not yet an alarm sends more questions to both models."""
     after, shares = known([AGREES] * 60, within=0.2), list[bool]()
-    for row in (WRONG, WRONG, WRONG, WRONG, WRONG, WRONG):
+    for row in (WRONG, WRONG, WRONG):
         shares.append(after.course(0.29, 0.05).shadowed)
         after = after.after(row)
     assert after.restarts == 0 and not shares[0] and after.course(0.29, 0.05).shadowed
     assert not after.course(0.31, 0.05).shadowed
+
+
+def test_an_admitted_rule_is_on_trial_until_a_second_block_agrees_by_itself() -> None:
+    admitted = known([AGREES] * 76)
+    assert admitted.is_on_trial and "on trial" in admitted.status and "0 of 0" in admitted.status
+    clean = known([AGREES] * 75, within=0.05)
+    assert not clean.is_on_trial and clean.trial is None, "nothing is admitted yet"
+    again = known([AGREES] * (76 + 42))
+    assert again.is_on_trial and "0 of 42" in again.status
+    confirmed = again.after(AGREES)
+    assert not confirmed.is_on_trial and confirmed.trial is None and "on trial" not in confirmed.status
+    assert all(confirmed.tested[one].confirmed == 119 for one in RACES)
+    assert confirmed.status_changed(again) and confirmed.rule == again.rule == "1 equal vote"
+    assert not known([*[AGREES] * 119, WRONG]).is_on_trial, "a trial is held once"
+    block = known([*[AGREES] * 100, WRONG, *[AGREES] * 59])
+    assert block.restarts == 0 and block.is_on_trial, "160 questions with 1 contradiction are enough, the last 84 not"
+    assert rate_bound(160, 1) < 0.05 and rate_bound(84, 1, 0.2) > 0.05
+
+
+def test_a_rule_of_a_clean_first_topic_is_withdrawn_in_a_bad_one() -> None:
+    """After 80 clean questions come 400 on which 30 % of the answers contradict."""
+    delivered = []
+    for seed in range(20):
+        rng, after, wrong = random.Random(seed), LearnedEscalation(), 0
+        for at in range(480):
+            row = WRONG if at >= 80 and rng.random() < 0.3 else AGREES
+            course = after.course(rng.random(), 0.05)
+            if course.shadowed:
+                after = after.after(row)
+            elif course.rule is not None:
+                wrong += row is WRONG
+        delivered.append(wrong)
+        assert after.restarts == 1 and after.rule is None
+    assert np.mean(delivered) < 15, "without trials, and with the alarm that one model has, 59"
+
+
+def test_what_was_stored_before_there_were_trials_is_on_trial() -> None:
+    after = known([AGREES] * 200)
+    assert not after.is_on_trial
+    stored = after.model_dump(mode="json")
+    for rule in stored["tested"].values():
+        del rule["since"], rule["confirmed"]
+    earlier = LearnedEscalation.model_validate(stored)
+    assert earlier.is_on_trial and earlier.rule == after.rule
+    for _ in range(76):
+        earlier = earlier.after(AGREES)
+    assert not earlier.is_on_trial
 
 
 def scored(at: int, *, wrong: bool = False) -> Shadowed:
@@ -277,10 +326,12 @@ def test_rules_by_confidence_are_tested_after_their_thresholds_are_set() -> None
 def test_it_says_what_it_promises() -> None:
     after = known([*[AGREES] * 40, WRONG], within=0.2)
     assert after.rule is not None and after.status == after.promise(after.rule)
-    assert after.status.startswith("1 equal vote")
-    assert "on 1 of 41 questions" in after.status and after.status.endswith("(95% confidence)")
-    bound = float(after.status.partition("at most ")[2].partition("%")[0]) / 100
+    promise = after.promise(after.rule)
+    assert promise.startswith("1 equal vote") and "random order" in promise
+    assert "on 1 of 41 questions" in promise and promise.endswith("(95% confidence)")
+    bound = float(promise.partition("at most ")[2].partition("%")[0]) / 100
     assert bound == pytest.approx(min(0.2, rate_bound(41, 1)), abs=0.0006)
+    assert "random order" in after.plain_words()[0]
     begun = LearnedEscalation()
     assert "0 questions" in begun.status
     assert "1 question " in known([AGREES]).status

@@ -40,6 +40,8 @@ def test_ask_says_which_model_answered_and_what_each_cost(large: Served) -> None
     assert "large model: 1 sample, 2 tokens" in said and "evidence 7: 1.00" in said
     data = json.loads(reasc("ask", "What is 4?", *GUESSER, "--seed", 1, "--json", *at(large)).stdout)
     assert (data["answered_by"], data["reason"], [*data["models"]]) == ("large", "escalated", ["small", "large"])
+    assert data["method"] == "race" and "shadowed" not in data, "one question is too few to learn from"
+    assert "promises nothing" in said and "reasc calibrate" in said
     assert [one["asked"] for one in data["responses"]] == ["small", "small", "large"]
     requests = len(large.requests)
     agreed = reasc("ask", "What?", *SURE, *at(large)).stderr
@@ -118,7 +120,7 @@ def test_calibrating_both_says_what_is_promised_and_the_file_can_be_used(large: 
         assert all(len(line) <= 80 for line in shown.stdout.splitlines() if not line.startswith("Next: reasc"))
         assert "\n 3 equal votes  " in shown.stdout and "40 questions" in shown.stdout
     asked = reasc("ask", "What is 3?", "--calibration", out, *GUESSER, "--seed", 1, *at(large))
-    assert "nothing was learned" not in asked.stderr
+    assert "promises nothing" not in asked.stderr
 
 
 @pytest.mark.full

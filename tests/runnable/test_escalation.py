@@ -35,11 +35,16 @@ from .judges import metered
 
 DOWN = Reply("", error=ConnectionError("down"))
 SAID = PROMPT_TOKENS + 4  # tokens of a response that says "the answer is X"
-UNASKED = "nothing was learned: 3 equal votes of the small model are an answer, by default"
 
 
-def pair(small: Any, large: Any = None, **options: Any) -> ReASCRunnable:
-    return ReASCRunnable(model=small, escalate_to=saying("9") if large is None else large, **options)
+def decided_by(calibration: Any) -> dict[str, Any]:
+    """The options that learn, or those of the race."""
+    return {"rule": "race"} if calibration is None else {"calibration": calibration}
+
+
+def pair(small: Any, large: Any = None, *, calibration: Any = None, **options: Any) -> ReASCRunnable:
+    larger = saying("9") if large is None else large
+    return ReASCRunnable(model=small, escalate_to=larger, **{**decided_by(calibration), **options})
 
 
 def asked(reasc: Any) -> tuple[int, int]:
@@ -50,6 +55,33 @@ def asked(reasc: Any) -> tuple[int, int]:
 def billed(*models: Scripted) -> int:
     """Tokens that scripted models billed: the prompt of every call, and what was generated."""
     return sum(PROMPT_TOKENS * len(one.log.calls) + sum(one.log.tokens.values()) for one in models)
+
+
+def larger_answers(account: Any) -> bool:
+    """Whether the large model's answer is the result, and the small one was asked to learn."""
+    return account["answered_by"] == "large" and account["shadowed"] and [*account["models"]] == ["small", "large"]
+
+
+@pytest.mark.parametrize("kind", [ReASCRunnable, ChatReASC])
+def test_without_a_rule_and_a_calibration_it_learns(runner: Any, kind: Any) -> None:
+    by_default = kind(model=saying("1"), escalate_to=saying("1"), answer="auto")
+    named = kind(model=saying("1"), escalate_to=saying("1"), answer="auto", calibration="online")
+    for reasc in (by_default, named):
+        assert larger_answers(runner.account(reasc, "q"))
+        assert reasc.learned.escalation.rows == 1
+    assert by_default.calibrator.learns_of == named.calibrator.learns_of
+    raced = by_default.model_copy(update={"rule": "race"})
+    account = runner.account(raced, "q")
+    assert (account["answered_by"], account["method"], "guarantee" in account) == ("small", "race", False)
+    assert raced.calibrator is None and raced.learned is None
+    alone = by_default.model_copy(update={"escalate_to": None})
+    assert alone.calibrator is None, "one model counts votes by default"
+
+
+def test_a_race_may_be_shorter_or_longer(runner: Any) -> None:
+    for votes in (1, 2, 4):
+        reasc = pair(saying("1"), rule=f"race:votes={votes}")
+        assert runner.account(reasc, "q")["samples"] == votes
 
 
 CUT = Reply("the answer is 1", metadata={"finish_reason": "length"})
@@ -97,7 +129,6 @@ def test_the_account_says_what_each_model_answered(runner: Any) -> None:
     result = runner.solve(reasc, "q")
     assert "(1: 2, 2: 1)" in result.summary()
     assert "9" in str(result) and "9" in result._repr_html_()
-    assert UNASKED in runner.account(pair(saying("1")), "q")["notices"]
 
 
 @pytest.mark.parametrize("price", [10.0, ((1.0, 2.0), (30.0, 60.0))], ids=["ratio", "dollars"])
@@ -202,14 +233,16 @@ WRONG_CALLS = [
 
 
 @pytest.mark.parametrize("error", WRONG_CALLS, ids=lambda error: type(error).__name__)
-@pytest.mark.parametrize(("wrong", "calibration"), [("small", None), ("large", None), ("large", "online")])
+@pytest.mark.parametrize(
+    ("wrong", "calibration"), [("small", None), ("large", None), ("small", "online"), ("large", "online")]
+)
 @pytest.mark.parametrize("kind", [ReASCRunnable, ChatReASC])
 @pytest.mark.parametrize("call", ["invoke", "stream"])
 def test_a_wrong_call_is_raised_and_not_answered_by_the_other_model(
     runner: Any, error: Exception, wrong: str, calibration: Any, kind: Any, call: str
 ) -> None:
     models = {"small": saying("1", "2"), "large": saying("9"), wrong: saying(Reply("", error=error))}
-    reasc = kind(model=models["small"], escalate_to=models["large"], calibration=calibration, answer="auto")
+    reasc = kind(model=models["small"], escalate_to=models["large"], **decided_by(calibration), answer="auto")
     with pytest.raises((SamplingError, type(error))) as caught:
         getattr(runner, call)(reasc, "q")
     raised = caught.value
@@ -264,7 +297,7 @@ def test_the_error_of_two_failed_models_tells_of_both(
     for error in errors.values():
         error.__dict__.pop("__notes__", None)
     models = {name: saying(Reply("", error=error)) for name, error in errors.items()}
-    reasc = kind(model=models["small"], escalate_to=models["large"], calibration=calibration, answer="auto")
+    reasc = kind(model=models["small"], escalate_to=models["large"], **decided_by(calibration), answer="auto")
     with pytest.raises((SamplingError, type(errors[raised]))) as caught:
         runner.invoke(reasc, "q")
     told = "".join(traceback.format_exception(caught.value))
@@ -334,7 +367,7 @@ def configurable() -> Any:
 )
 @pytest.mark.parametrize("kind", [ReASCRunnable, ChatReASC])
 def test_the_large_model_may_be_wrapped_or_vote(runner: Any, large: Any, samples: int, kind: Any) -> None:
-    reasc = kind(model=saying("1", "2"), escalate_to=large(), answer="auto")
+    reasc = kind(model=saying("1", "2"), rule="race", escalate_to=large(), answer="auto")
     message = runner.invoke(reasc, "q")
     account = message.response_metadata["reasc"]
     assert (account["answered_by"], account["answer"], account["reason"]) == ("large", "9", "escalated")
@@ -348,7 +381,9 @@ def test_a_config_bound_to_a_large_model_that_votes_reaches_its_samples(runner: 
     model = saying("8", "9")
     large = kind(model=model, rule=ASC(), answer="auto").with_config(metadata={"who": "inner"}, tags=["large"])
     bound = large.bind(top_p=0.5).with_config(metadata={"who": "outer"})
-    runner.invoke(ReASCRunnable(model=saying("1", "2"), escalate_to=bound), "q", {"metadata": {"of": "both"}})
+    runner.invoke(
+        ReASCRunnable(model=saying("1", "2"), rule="race", escalate_to=bound), "q", {"metadata": {"of": "both"}}
+    )
     for config in model.log.configs:
         assert "large" in config["tags"] and config["metadata"].items() >= {"who": "outer", "of": "both"}.items()
     assert len(model.log.configs) == 7
@@ -377,7 +412,7 @@ def test_a_name_is_made_a_model_once(monkeypatch: pytest.MonkeyPatch, runner: An
         return saying("9" if name == "large" else "1", "2")
 
     monkeypatch.setattr("langchain_reasc.runnable.face.model_of", named)
-    reasc = ReASCRunnable(model="small", escalate_to="large")
+    reasc = ReASCRunnable(model="small", rule="race", escalate_to="large")
     assert runner.account(reasc, "q")["answered_by"] == "large" and made == ["small", "large"]
     assert "escalate_to='large'" in repr(reasc) and reasc.escalate_to == "large"
     reasc.escalate_to = "other"
@@ -445,8 +480,8 @@ def test_one_model_is_not_both(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("langchain_reasc.runnable.face.model_of", lambda name: saying(name))
     for same in (model, "some:model"):
         with pytest.raises(ConfigurationError, match="escalate_to is model="):
-            ReASCRunnable(model=same, escalate_to=same)
-    other = ReASCRunnable(model=model.bind(effort="low"), escalate_to=model.bind(effort="high"))
+            ReASCRunnable(model=same, rule="race", escalate_to=same)
+    other = ReASCRunnable(model=model.bind(effort="low"), rule="race", escalate_to=model.bind(effort="high"))
     assert other.invoke("q").response_metadata["reasc"]["answered_by"] == "small"
 
 
@@ -508,7 +543,7 @@ def test_options_are_assigned(runner: Any) -> None:
 @pytest.mark.parametrize("kind", [ReASCRunnable, ChatReASC])
 def test_help_lists_the_options_and_nothing_shows_a_secret(kind: Any) -> None:
     assert "escalate_to (default None)" in kind.__doc__
-    reasc = kind(model=Shy(), escalate_to=Shy(says="9"))
+    reasc = kind(model=Shy(), rule="race", escalate_to=Shy(says="9"))
     shown = [repr(reasc), str(reasc)]
     if kind is ChatReASC:
         assert reasc._identifying_params["escalate_to"] == {"says": "9", "_type": "scripted"}
@@ -518,7 +553,7 @@ def test_help_lists_the_options_and_nothing_shows_a_secret(kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", [ReASCRunnable, ChatReASC])
 def test_samples_of_both_are_child_runs(runner: Any, runs: Runs, kind: Any) -> None:
-    reasc = kind(model=saying("1", "2"), escalate_to=saying("9"), answer="auto")
+    reasc = kind(model=saying("1", "2"), rule="race", escalate_to=saying("9"), answer="auto")
     message = runner.invoke(reasc, "q", {"callbacks": [runs]})
     models, chains = runs.of("model"), runs.of("chain")
     if kind is ChatReASC:  # one call of a model, which holds the samples

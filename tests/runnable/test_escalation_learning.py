@@ -31,6 +31,8 @@ ROOT = Path(__file__).parents[2]
 WITHIN = 0.2
 ADMITTED = 20
 """More questions without a contradiction than it takes until answers of the small model stand: 18."""
+CONFIRMED = 80
+"""More questions without a contradiction than it takes until no rule is on trial."""
 DOWN = Reply("", error=ConnectionError("down"))
 SECRETS = ("capital", "sk-secret", "the answer")
 
@@ -86,19 +88,27 @@ def path(tmp_path: Path) -> Path:
 def test_the_large_model_answers_until_answers_of_the_small_one_may_stand(runner: Any, logged: Any) -> None:
     reasc = pair()
     assert reasc.learned is None
-    accounts = ask(runner, reasc, ADMITTED)
+    accounts = ask(runner, reasc, CONFIRMED)
     stood = [one["answered_by"] for one in accounts].index("small")
     for at, one in enumerate(accounts[:stood]):
         assert (one["answered_by"], one["reason"], one["shadowed"]) == ("large", "escalated", True)
         assert f" {at} question" in one["notices"][0]
         assert one["models"].keys() == {"small", "large"} and "guarantee" not in one
+    assert 10 < stood < ADMITTED
+    on_trial = [one for one in accounts[stood:] if one["notices"]]
+    shadowed = sum(one.get("shadowed", False) for one in on_trial)
+    assert 8 <= shadowed < len(on_trial) / 2, "a second block, of a share of the questions"
+    assert all("on trial" in one["notices"][0] for one in on_trial)
+    assert not any(one.get("shadowed") for one in accounts[stood + len(on_trial) :])
     for one in accounts[stood:]:
-        assert (one["reason"], one["models"].keys(), "shadowed" in one) == ("unanimous", {"small"}, False)
+        if "shadowed" in one:
+            continue
+        assert (one["reason"], one["models"].keys()) == ("unanimous", {"small"})
         assert "on 0 of" in one["guarantee"]
         assert "(95% confidence)" in one["guarantee"]
-    assert 10 < stood < ADMITTED
-    [(level, line)] = logged()
-    assert level == "INFO" and line == accounts[-1]["guarantee"]
+    [(_, admitted), (level, confirmed)] = logged()
+    assert "on trial" in admitted
+    assert level == "INFO" and confirmed == accounts[-1]["guarantee"]
     contested = runner.solve(reasc, "mute")
     account = contested.message.response_metadata["reasc"]
     assert (account["answered_by"], account["reason"]) == ("large", "escalated") and "shadowed" not in account
@@ -181,6 +191,17 @@ def test_where_nothing_can_be_admitted_the_large_model_answers_alone(runner: Any
     assert alone["models"].keys() == {"large"}
 
 
+def test_a_clean_first_topic_is_no_licence_for_the_next(runner: Any, path: Path) -> None:
+    """An admitted rule is on trial, also in the file, and a bad second topic ends that at once."""
+    ask(runner, pair(state=path), ADMITTED)
+    reasc = pair(state=path)
+    accounts = ask(runner, reasc, 80, "wrong")
+    [stored] = ObservationStore.open(path).escalations()
+    assert stored.restarts == 1 and stored.rule is None and stored == known(reasc)
+    assert sum(one["answered_by"] == "small" for one in accounts) < 20
+    assert accounts[-1]["answered_by"] == "large"
+
+
 def test_drift_begins_learning_again(runner: Any, logged: Any) -> None:
     reasc = pair(audit=1.0)
     ask(runner, reasc, ADMITTED)
@@ -196,7 +217,7 @@ def test_drift_begins_learning_again(runner: Any, logged: Any) -> None:
 
 def test_a_share_of_questions_is_audited() -> None:
     reasc = pair()
-    for at in range(ADMITTED):
+    for at in range(CONFIRMED):
         reasc.invoke(f"q{at}")
     kind = max(learner(reasc)._learned, key=lambda one: learner(reasc)._learned[one].rows)
     course = [learner(reasc).course(kind, 0.05) for _ in range(2000)]
@@ -370,6 +391,21 @@ def calibrated(runner: Any, given: Any, script: Any = small, large: Any = None, 
     return made
 
 
+def test_calibrating_asks_in_random_order(runner: Any) -> None:
+    """Easy questions are often first in a list."""
+
+    def order(given: list[str], **options: Any) -> list[str]:
+        large = saying("1")
+        calibrated(runner, given, large=large, concurrency=1, **options)
+        return [*dict.fromkeys(question for question, _ in large.log.calls)]
+
+    given = questions(12)
+    asked = order(given)
+    assert asked != given and sorted(asked) == sorted(given)
+    assert order(given) == asked, "the seed is 0"
+    assert order(given, seed=1) not in (asked, given)
+
+
 @pytest.mark.parametrize("label", [None, "1", "3"], ids=["no labels", "large is right", "both are wrong"])
 def test_calibrating_on_both(runner: Any, label: str | None, tmp_path: Path) -> None:
     moved: list[tuple[int, int]] = []
@@ -411,7 +447,9 @@ def test_a_rule_given_beside_a_calibration_decides(runner: Any) -> None:
 def test_a_batch_learns_and_tells_each_change_once(runner: Any, logged: Any) -> None:
     reasc = pair(concurrency=1)
     runner.batch(reasc, [f"q{at}" for at in range(60)], {"max_concurrency": 8})
-    assert len(logged()) == 1 and known(reasc).rows >= 18
+    lines = [line for _, line in logged()]
+    admitted, *confirmed = lines
+    assert "on trial" in admitted and len(confirmed) <= 1 and known(reasc).rows >= 18
 
 
 def test_with_labels_a_contradiction_is_a_right_answer_lost(runner: Any) -> None:
@@ -513,7 +551,7 @@ def confident(question: str, index: int) -> Reply:
 
 def test_the_confidence_of_the_first_response_may_decide(runner: Any, tmp_path: Path) -> None:
     reasc = pair(confident, confidence=TOP_K, within=0.3)
-    accounts = ask(runner, reasc, 70)
+    accounts = ask(runner, reasc, 150)
     assert known(reasc).rule is not None and "most confident" in known(reasc).rule
     assert [one["reason"] for one in accounts[-2:]] == ["gate", "escalated"]
     assert [one["launched"] for one in accounts[-2:]] == [1, 2]

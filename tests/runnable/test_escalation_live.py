@@ -33,7 +33,7 @@ def problems(count: int) -> list[dict[str, Any]]:
 
 def test_what_smollm_is_not_sure_of_goes_to_the_model_that_can_do_it(runner: Any, both: Any) -> None:
     small, large = both
-    reasc = ReASCRunnable(model=small, escalate_to=large, answer="number")
+    reasc = ReASCRunnable(model=small, rule="race", escalate_to=large, answer="number")
     asked = problems(4)
     accounts = [runner.account(reasc, one["question"]) for one in asked]
     escalated = [(one, told) for one, told in zip(asked, accounts, strict=True) if told["answered_by"] == "large"]

@@ -187,7 +187,7 @@ def test_both_models_are_bound(
     runner: Any, texts: Served, calls: Served, larger: Callable[[Any], Any], options: dict[str, Any]
 ) -> None:
     served = texts if options is IN_TEXT else calls
-    reasc = voting(openai(served, "small"), escalate_to=larger(openai(served, "large")))
+    reasc = voting(openai(served, "small"), rule="race", escalate_to=larger(openai(served, "large")))
     given = runner.invoke(reasc.with_structured_output(Trip, include_raw=True, **options), "q")
     account = given["raw"].response_metadata["reasc"]
     assert account["answered_by"] == "large" and isinstance(given["parsed"], Trip)
@@ -236,7 +236,7 @@ def test_a_model_that_ends_in_a_parser_is_refused_with_what_to_write(texts: Serv
     with pytest.raises(ConfigurationError, match=r"with_structured_output\(Schema\)"):
         ReASCRunnable(model=model)
     with pytest.raises(ConfigurationError, match=r"votes on messages"):
-        ReASCRunnable(model=openai(texts, "small"), escalate_to=model)
+        ReASCRunnable(model=openai(texts, "small"), rule="race", escalate_to=model)
     with pytest.raises(ConfigurationError, match=r"votes on messages"):
         calibrate(model, ["q"] * 20)
     with pytest.raises(ConfigurationError):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from backends.openai.fake_server import Fake
-from calibration.test_escalation import WRONG, known
+from calibration.test_escalation import AGREES, WRONG, known
 from cli.test_commands import reasc
 from langchain_reasc_openai import ChatOpenAICompatible
 from langchain_reasc_server.keys import read_keys
@@ -61,6 +61,27 @@ def test_equal_votes_of_the_small_model_are_an_answer_and_the_larger_one_is_not_
         assert (account["answered_by"], account["answer"], account["samples"]) == ("small", "42", 3)
         assert [*account["models"]] == ["small"] and large.requests == []
         assert reply.headers["x-reasc-answered-by"] == "small"
+
+
+def test_a_request_without_learning_gets_equal_votes_alone(tmp_path: Path) -> None:
+    state = tmp_path / "learned.sqlite"
+    votes = {"calibration": "online", "state": str(state)}
+    with two(Said(), Said(texts=("it is 43",)), votes=votes) as (server, large):
+        account = server.chat(reasc={"calibration": "none"}).json()["reasc"]
+        assert (account["answered_by"], account["samples"], large.requests) == ("small", 3, [])
+        assert "shadowed" not in account and "guarantee" not in account
+        assert server.chat().json()["reasc"]["shadowed"], "the server learns all the same"
+        [known] = ObservationStore.open(state).escalations()
+        assert known.rows == 1
+
+
+def test_a_calibration_that_is_offered_decides_where_nothing_is_learned(tmp_path: Path) -> None:
+    learned = Calibration.of_escalation(known([AGREES] * 80), None, Fingerprint(), Fingerprint())
+    path = save_calibration(learned, tmp_path / "c.json")
+    with two(Said(), Said(), votes={"calibration": None, "offered": {"mine": str(path)}}) as (server, _):
+        assert "guarantee" not in server.chat().json()["reasc"]
+        account = server.chat(reasc={"calibration": "mine"}).json()["reasc"]
+        assert (account["answered_by"], account["samples"]) == ("small", 1) and account["guarantee"]
 
 
 @pytest.mark.parametrize("path", ["/chat/completions", "/responses", "/messages"])
