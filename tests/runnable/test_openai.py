@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from langchain_reasc import ReASCRunnable
+from langchain_reasc import ReASCRunnable, calibrate
 from langchain_reasc.exceptions import SamplingError
+from langchain_reasc.method import Measure
 from langchain_reasc.models import read_signals
 from langchain_reasc.models.fingerprint import Fingerprint
 
@@ -43,6 +44,32 @@ def test_samples_logprobs_and_usage_arrive_whole(runner: Any) -> None:
     assert not result.usage.estimated
     for request in served.requests:
         assert (request["stream"], request["logprobs"], request["top_logprobs"]) == (True, True, 20)
+
+
+@pytest.mark.parametrize(
+    ("options", "bound", "alternatives"),
+    [
+        ({"calibration": "online"}, {}, 1),
+        ({"calibration": "online", "confidence": Measure("token_logprob", "bottom_group", 8)}, {}, 1),
+        ({"calibration": "online", "confidence": TOP_K}, {}, 20),
+        ({"calibration": "mixture"}, {}, 20),
+        ({"calibration": "online"}, {"top_logprobs": 5}, 5),
+    ],
+)
+def test_alternatives_are_asked_for_where_they_are_read(
+    runner: Any, options: dict[str, Any], bound: dict[str, int], alternatives: int
+) -> None:
+    with chat_server(always(Reply("it is 42"))) as served:
+        reasc = ReASCRunnable(model=chat(served).bind(**bound), **options)
+        assert runner.account(reasc, "q")["answer"] == "42"
+    assert {request["top_logprobs"] for request in served.requests} == {alternatives}
+
+
+@pytest.mark.parametrize(("right", "alternatives"), [("42", 20), (None, 1)])
+def test_calibrating_asks_for_what_it_chooses_among(right: str | None, alternatives: int) -> None:
+    with chat_server(always(Reply("it is 42"))) as served:
+        calibrate(chat(served), [(f"q{number}", right) for number in range(4)])
+    assert {request["top_logprobs"] for request in served.requests} == {alternatives}
 
 
 def test_a_seed_is_moved_on_and_bound_arguments_are_sent(runner: Any) -> None:
