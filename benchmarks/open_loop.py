@@ -29,7 +29,7 @@ many.
 """
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _STREAMED: Final = re.compile(rb'"stream": *true')
-_LOGPROBS: Final = re.compile(rb'"logprobs": *true')
+_ALTERNATIVES: Final = re.compile(rb'"top_logprobs": *([0-9]+)')
 _LIMIT: Final = re.compile(rb'max_(?:completion_)?tokens": *([0-9]+)')
 _LAST_CHUNK: Final = b"0\r\n\r\n"
 _REFUSED: Final = {"error": {"message": "stream is not supported", "param": "stream"}}
@@ -82,11 +82,12 @@ class _Upstream(asyncio.Protocol):
             self._got = rest[size:]
             limit = _LIMIT.search(rest)
             tokens = int(limit[1]) if limit else _SHORT
-            with_logprobs = bool(_LOGPROBS.search(rest))
+            alternatives = _ALTERNATIVES.search(rest)
+            k = int(alternatives[1]) if alternatives else 0
             if not _STREAMED.search(rest):
-                self._send([_reply(tokens, with_logprobs)])
+                self._send([_reply(tokens, k)])
             elif self._streams:
-                self._send(_events(tokens, with_logprobs))
+                self._send(_events(tokens, k))
             else:
                 self._send([_in_one_piece(400, _REFUSED)])
 
@@ -108,11 +109,11 @@ def _usage(tokens: int) -> dict[str, int]:
     return {"prompt_tokens": 7, "completion_tokens": tokens, "total_tokens": 7 + tokens}
 
 
-def _logprobs(words: Sequence[str]) -> Any:
-    """Return the log-probabilities of tokens, with 20 alternatives each."""
+def _logprobs(words: Sequence[str], k: int) -> Any:
+    """Return the log-probabilities of tokens, with k alternatives each."""
     ranked = [
         {"token": f" w{at}", "logprob": -3.5 - at / 3, "bytes": [*f" w{at}".encode()]}
-        for at in range(19)
+        for at in range(k - 1)
     ]
     own = (
         {"token": word, "logprob": -0.13, "bytes": [*word.encode()]} for word in words
@@ -124,9 +125,9 @@ def _logprobs(words: Sequence[str]) -> Any:
 
 
 @cache
-def _reply(tokens: int, with_logprobs: bool) -> bytes:
+def _reply(tokens: int, k: int) -> bytes:
     words = _words(tokens)
-    logprobs = _logprobs(words) if with_logprobs else None
+    logprobs = _logprobs(words, k) if k else None
     message = {"role": "assistant", "content": "".join(words)}
     choice = {
         "index": 0,
@@ -148,14 +149,14 @@ def _in_one_piece(status: int, document: Any) -> bytes:
 
 
 @cache
-def _events(tokens: int, with_logprobs: bool) -> list[bytes]:
+def _events(tokens: int, k: int) -> list[bytes]:
     choices: list[dict[str, Any]] = [
         {
             "index": 0,
             "delta": {"role": "assistant", "content": word},
             "finish_reason": None,
         }
-        | ({"logprobs": _logprobs([word])} if with_logprobs else {})
+        | ({"logprobs": _logprobs([word], k)} if k else {})
         for word in _words(tokens)
     ]
     choices += [{"index": 0, "delta": {}, "finish_reason": "stop"}]

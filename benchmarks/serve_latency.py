@@ -10,11 +10,11 @@ them at the same rates. The sides take turns of some seconds, in an order drawn 
 request counts from when it was due, so that one which waits behind others is charged for that. What is added is the
 difference of the two sides' quantiles, with a 95 % interval by bootstrap over rounds.
 
-Last come votes of four answers of 16 and of 300 tokens, which eight clients ask for again and again, with
-log-probabilities of 20 alternatives and without: votes a second, and milliseconds of processor time a vote, medians of
-turns. One `reasc serve` is in front of a server that refuses to stream, and so takes whole responses. The bare server's
-row is the most votes that any gateway can take which streams its samples: the rate at which the server streams as many
-answers.
+Last come votes of four answers of 16 and of 300 tokens, which eight clients ask for again and again, with log-
+probabilities, with those of 20 alternatives and without: votes a second, and milliseconds of processor time a vote,
+medians of turns. One `reasc serve` is in front of a server that refuses to stream, and so takes whole responses. The
+bare server's row is the most votes that any gateway can take which streams its samples: the rate at which the server
+streams as many answers.
 
 The client, the server and the gateway share this machine's cores; the bare server's rows show what the client and the
 server take by themselves. Each gateway is one process with its own defaults, without keys; telemetry is off.
@@ -69,12 +69,15 @@ _KINDS: Final[Mapping[str, tuple[bool, int]]] = {
 """Kind of request -> whether it is streamed, and how many responses it asks for."""
 _VOTERS: Final = 8
 _VOTES: Final = 4
-_WITH_LOGPROBS: Final = {"logprobs": True, "top_logprobs": 20}
+_LOGPROBS: Final = {"logprobs": True, "top_logprobs": 1}
+_ALTERNATIVES: Final = {"logprobs": True, "top_logprobs": 20}
 _KINDS_OF_VOTES: Final[Mapping[str, Mapping[str, object]]] = {
     "16 tokens": {"max_tokens": 16},
-    "16 tokens, log-probabilities": {"max_tokens": 16, **_WITH_LOGPROBS},
+    "16 tokens, log-probabilities": {"max_tokens": 16, **_LOGPROBS},
+    "16 tokens, 20 alternatives": {"max_tokens": 16, **_ALTERNATIVES},
     "300 tokens": {"max_tokens": 300},
-    "300 tokens, log-probabilities": {"max_tokens": 300, **_WITH_LOGPROBS},
+    "300 tokens, log-probabilities": {"max_tokens": 300, **_LOGPROBS},
+    "300 tokens, 20 alternatives": {"max_tokens": 300, **_ALTERNATIVES},
 }
 """Kind of a vote -> fields of its request."""
 _START: Final = (

@@ -27,7 +27,7 @@ VOTES: Final = 4
 AT_ONCE: Final = 8
 MODELS: Final[Sequence[type[ChatOpenAI]]] = (ChatOpenAI, ChatOpenAICompatible)
 TOKENS: Final = (16, 300)
-ALTERNATIVES: Final = (0, 20)
+ALTERNATIVES: Final = (0, 1, 20)
 Turn = tuple[type[ChatOpenAI], int, int, str]
 """A chat model, tokens of an answer, alternatives of each, and the server."""
 
