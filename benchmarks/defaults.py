@@ -22,6 +22,7 @@ from joblib import Parallel, delayed
 from langchain_reasc_lab.pools import PoolScores
 from langchain_reasc_lab.replay.arrangement import COLUMNS, Arrangement, RecordedPool
 from langchain_reasc_lab.replay.methods import Method
+from langchain_reasc_lab.replay.question_sets import mean_over_sets
 from langchain_reasc_lab.replay.recordings import open_recording, recordings_in
 from langchain_reasc_lab.replay.replay import budget_of, splits
 
@@ -185,9 +186,8 @@ def _cell(rows: Figures) -> str:
 
 
 def _interval(points: npt.NDArray[np.float64]) -> str:
-    mean = points.mean()
-    half = 1.96 * points.std(ddof=1) / len(points) ** 0.5
-    return f"{mean:+.2f} [{mean - half:+.2f}, {mean + half:+.2f}]"
+    mean = mean_over_sets(points.tolist(), range(len(points)))
+    return f"{mean.value:+.2f} {mean.interval('+.2f')}"
 
 
 def _measured(
