@@ -106,15 +106,15 @@ def ask(
             if trace:
                 _show_sample(console, response, decision)
 
+        stopping = None
+        if rule is not None:
+            stopping = rule_from_text(rule, budget=max_samples)
         prompting = asking.prompting()
         source.check()
         is_shipped = source.is_shipped and not larger.is_given
         loaded = _calibration(calibration, shipped=is_shipped)
         is_race = larger.is_given and rule is None and loaded is None
-        stopping = None
-        if rule is not None:
-            stopping = rule_from_text(rule, budget=max_samples)
-        elif is_race:
+        if is_race:
             # One question is too few to learn from.
             stopping = DEFAULT_RACE
         # The model is asked as in calibration.

@@ -71,7 +71,9 @@ _OF_SMALLER: Final = ("temperature", "top_p", "top_k", "min_p")
 refuse them.
 """
 _ALTERNATIVES: Final = 20
-"""As many as ReASC asks for, so that a client's wish changes no measure."""
+"""As many as ReASC asks for where a calibration may read them, so that a client's wish
+changes no measure.
+"""
 _BUSY: Final = (429, 502, 503, 504)
 _CONNECTED_WITHIN: Final = 10.0  # seconds
 _READY_WITHIN: Final = 5.0
@@ -218,7 +220,10 @@ class Servers:
         if call.body.get("logprobs"):
             arguments["logprobs"] = True
             alternatives = call.body.get("top_logprobs")
-            if solver.calibration is not None:
+            if solver.online is not None:
+                # Learning reads the chosen tokens. Some servers take 0 for no logprobs.
+                alternatives = max(1, alternatives or 0)
+            elif solver.calibration is not None:
                 alternatives = _ALTERNATIVES
             if alternatives is not None:
                 arguments["top_logprobs"] = alternatives

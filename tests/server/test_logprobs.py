@@ -87,7 +87,7 @@ def test_what_one_model_refuses_another_is_asked_for() -> None:
             assert server.chat(model="without").status_code == 200
             assert "logprobs" not in server.upstream.requests[-1]
         server.chat()
-        assert server.upstream.requests[-1]["top_logprobs"] == 20
+        assert server.upstream.requests[-1]["top_logprobs"] == 1
         refused = server.chat(model="without", logprobs=True)
         assert refused.status_code == 400 and "logprobs" in refused.json()["error"]["message"]
 
