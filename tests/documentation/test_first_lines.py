@@ -16,15 +16,11 @@ from .check_snippets import ROOT, snippets
 
 _QUESTIONS: Final = {
     "word": (0, "What is the capital of France? Answer with one word.", {"Paris"}),
-    "label": (
-        1,
-        "Is this review positive or negative? Answer with one word. I loved this film, it is wonderful.",
-        {"positive", "negative"},
-    ),
+    "label": (1, "Which city is the capital of France? Answer with one word.", {"Paris"}),
     "number": (0, "How many legs does a dog have? Answer with one number.", {"4", "four", "4 legs", "four legs"}),
 }
 """What is asked -> the block of the README, the question, and the answers that the model may give."""
-_SAMPLING: Final = ("max_tokens=24", "seed=7", "n_ctx=1024")
+_SAMPLING: Final = ("max_tokens=24", "temperature=0.3", "n_ctx=1024")
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +61,7 @@ def asked(name: str) -> tuple[str, set[str]]:
     code = [code for _, code in snippets(readme)][block]
     code, count = re.subn(r'invoke\(\s*"[^"]*"\s*\)', f"invoke({question!r})", code)
     assert count == 1
-    return code.replace('["spam", "ham"]', '["positive", "negative"]'), expected
+    return code.replace('["spam", "ham"]', '["Paris", "London"]'), expected
 
 
 def check(code: str, expected: set[str]) -> None:

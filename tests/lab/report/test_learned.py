@@ -60,7 +60,7 @@ def test_a_store(learned: Path, tmp_path: Path) -> None:
     assert f"agree: {curve[1]:.0%} after 1, {curve[2]:.0%} after 2, {curve[4]:.0%} after 4" in words
     panel, told = drawn["an answer is right, by its support"], calibration.p_correct
     assert panel.lines[0].get_xydata().tolist() == [list(point) for point in told.points]
-    assert f"P(correct) {told.points[0][1]:.2f} where" in words
+    assert f"P(correct) {told.points[0][1]:.2f} [{told.low[0]:.2f}, {told.high[0]:.2f}] where" in words
     assert len(shares(panel)) > 4
     [band] = [one for one in panel.collections if len(one.get_paths()[0].vertices) > 2 * len(told.low)]
     ends = {tuple(end) for end in band.get_paths()[0].vertices.tolist()}
