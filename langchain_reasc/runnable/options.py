@@ -157,8 +157,8 @@ class Options(Checked):
         description="""
         A calibration, the path of its file, or None to count votes; with
         ``escalate_to``, None is ``"online"``. ``"online"`` learns without labels from
-        how the responses to each question agree: it counts votes (ASC) for 16
-        questions, then decides by its own rule and continues to learn.
+        how the responses to each question agree: it decides 16 questions as without a
+        calibration, then by what it learned, and continues to learn.
         Logprobs are used if the model returns them. ``Online(state=..., audit=...)``
         does the same with a file that keeps what is learned. ``"mixture"`` is the
         paper's Algorithm 2. Copies of a runnable learn together.

@@ -218,15 +218,18 @@ class ErrorsTranslated:
     async def __call__(self, scope: Any, receive: Any, send: Send) -> None:
         """Answer a request."""
         head: Any = None
+        body = b""
 
         async def sending(message: Any) -> None:
-            nonlocal head
+            nonlocal head, body
             if message["type"] == "http.response.start" and message["status"] >= 400:
                 head = message
-            elif head is not None:  # errors have one piece
-                await _send_error(head, message["body"], send)
-            else:
+            elif head is None:
                 await send(message)
+            else:
+                body += message.get("body", b"")
+                if not message.get("more_body"):
+                    await _send_error(head, body, send)
 
         await self._app(scope, receive, sending)
 

@@ -72,16 +72,17 @@ def installed(wheel: Path, extra: str, folder: Path) -> Path:
 
 
 @contextmanager
-def shipped_model(commands: Path) -> Iterator[str]:
-    """Serve the shipped model as a provider of OpenAI's API."""
+def served_model(commands: Path, *options: str) -> Iterator[str]:
+    """Serve a model, by default the shipped one, as a provider of OpenAI's API."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with subprocess.Popen([commands / "reasc", "serve", "--port", str(port)], stderr=subprocess.DEVNULL) as server:
+    command = [commands / "reasc", "serve", "--port", str(port), *options]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:
         try:
             for _ in range(600):
                 try:
-                    urllib.request.urlopen(f"http://127.0.0.1:{port}/health")
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}/health/live")
                     break
                 except OSError:
                     time.sleep(0.1)
@@ -93,7 +94,7 @@ def shipped_model(commands: Path) -> Iterator[str]:
 def check_readme(commands: Path, folder: Path) -> None:
     """Run the README's blocks of Python and its commands, and compare what the commands print."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    with shipped_model(commands) as address:
+    with served_model(commands) as address:
         told = os.environ | {"OPENAI_BASE_URL": address, "OPENAI_API_KEY": "none", "PATH": f"{commands}:{os.defpath}"}
         for code in re.findall(r"^```python\n(.*?)^```$", readme, re.DOTALL | re.MULTILINE):
             subprocess.run([commands / "python", "-c", code], cwd=folder, env=told, check=True)

@@ -2,10 +2,7 @@
 
 import os
 import re
-import socket
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +10,7 @@ from typing import Any, Final
 import pytest
 
 from .check_snippets import ROOT, snippets
+from .check_wheel import served_model
 
 _QUESTIONS: Final = {
     "word": (0, "What is the capital of France? Answer with one word.", {"Paris"}),
@@ -26,32 +24,9 @@ _SAMPLING: Final = ("max_tokens=24", "temperature=0.3", "n_ctx=1024")
 @pytest.fixture(scope="module")
 def address(smollm2: Path) -> Iterator[str]:
     """A server process with OpenAI's API and SmolLM2, which passes texts through without votes."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    options = [word for option in _SAMPLING for word in ("--model-kwargs", option)]
-    command = [
-        "-c",
-        "from langchain_reasc.cli import main; main()",
-        "serve",
-        "--model",
-        str(smollm2),
-        "--port",
-        str(port),
-        *options,
-    ]
-    server = subprocess.Popen([sys.executable, *command], stderr=subprocess.DEVNULL)
-    try:
-        for _ in range(600):
-            try:
-                socket.create_connection(("127.0.0.1", port)).close()
-                break
-            except OSError:
-                time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        server.terminate()
-        server.wait()
+    sampling = [word for option in _SAMPLING for word in ("--model-kwargs", option)]
+    with served_model(Path(sys.executable).parent, "--model", str(smollm2), *sampling) as url:
+        yield url
 
 
 def asked(name: str) -> tuple[str, set[str]]:

@@ -7,12 +7,13 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_reasc_server.errors import Refused as Rejected
 from langchain_reasc_server.local import LangChainModel
-from langchain_reasc_server.messages import MessageWriter
+from langchain_reasc_server.messages import ErrorsTranslated, MessageWriter
 from langchain_reasc_server.messages_request import chat_request
 from langchain_reasc_server.metering import reported_tokens
 from langchain_reasc_server.translated import Translated
@@ -685,3 +686,17 @@ def test_a_model_in_this_process_has_it_too(streamed: bool) -> None:
         for body, _ in REFUSED.values():
             assert error_in(ask(server, **{**body, "stream": body.get("stream", streamed)}))[0] == 400
         assert error_in(server.post({}, "/messages/count_tokens"))[0] == 404
+
+
+async def test_an_error_in_several_pieces_is_translated_once() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 429, "headers": []})
+        for piece in (b'{"error": {"mess', b'age": "too many"}}'):
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body"})
+
+    transport = httpx.ASGITransport(ErrorsTranslated(app))
+    async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
+        reply = await client.get("/v1/messages/count_tokens")
+    assert reply.status_code == 429
+    assert reply.json() == {"type": "error", "error": {"type": "rate_limit_error", "message": "too many"}}
