@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 _REFUSING: Final = {400, 403, 404, 405, 422, 500, 501}
 # "The requested parameters" is OpenRouter's.
 _LOGPROBS: Final = re.compile(r"log[\s_-]?prob|the requested parameters", re.IGNORECASE)
-_STREAM: Final = re.compile(r"\bstream(?:ing|ed)?\b", re.IGNORECASE)
+_STREAM: Final = re.compile(r"\bstream(?:s|ing|ed)?\b", re.IGNORECASE)
 _UNSUPPORTED: Final = re.compile(
     r"support|unknown|unrecogni[sz]|unexpected|extra|invalid|permitted|allowed"
     r"|available|enabled|disabled|implement|cannot|can't|could not|not |n't|must|only"

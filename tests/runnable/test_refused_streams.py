@@ -23,6 +23,7 @@ REFUSALS: list[tuple[int, Any]] = [
     (400, {"error": {"message": "Streaming is not supported for this deployment", "code": 400}}),
     (422, {"detail": [{"loc": ["body", "stream"], "msg": "value is not permitted"}]}),
     (501, {"error": "stream: not implemented"}),
+    (400, {"error": {"message": "Streams are not supported by this model"}}),
 ]
 OTHERS: list[tuple[int, Any]] = [
     (400, {"error": {"message": "Unsupported parameter: 'stream_options'", "param": "stream_options"}}),
